@@ -21,12 +21,12 @@ if not __package__:  # started by its path, and the directory of that holds no m
     sys.path[:1] = [] if _PLACE in sys.path[1:] else [_PLACE]
 
 INTERRUPTED = 130
-_OBJECTS = 50_000
+_GC_THRESHOLD = 50_000
 """New objects after which Python looks for cycles, a tenth of the time of most commands, which make fewer. A command
 about many hosts drops each before the next, and each has cycles."""
 
 
-def _end(number: int, frame: Optional[FrameType]) -> NoReturn:
+def _exit_on_sigint(number: int, frame: Optional[FrameType]) -> NoReturn:
     os._exit(INTERRUPTED)
 
 
@@ -41,7 +41,7 @@ _IS_HEARD = getsignal(SIGINT) is default_int_handler
 """Not where the caller ignores it, as a shell does for background jobs."""
 if _IS_HEARD:
     # While modules are loaded and when the interpreter ends, Python makes errors of all kinds of an interrupt.
-    signal(SIGINT, _end)
+    signal(SIGINT, _exit_on_sigint)
     sys.unraisablehook = _tell
 
 from gpubind.memo.answer import Unfinished, memo_keys, serve  # noqa: E402 - it takes as long as all that is above
@@ -65,7 +65,7 @@ def main(argv: Optional[list[str]] = None) -> int:
         hand_over(args[1:])
     keys = memo_keys(args)
     outcome = serve(args, keys) if keys else ""
-    return outcome if isinstance(outcome, int) else _cold(args, keys, outcome)
+    return outcome if isinstance(outcome, int) else _run_uncached(args, keys, outcome)
 
 
 def _has_printed_version() -> bool:
@@ -80,11 +80,11 @@ def _has_printed_version() -> bool:
     return True
 
 
-def _cold(args: list[str], keys: tuple[str, ...], outcome: Union[str, Unfinished]) -> int:
+def _run_uncached(args: list[str], keys: tuple[str, ...], outcome: Union[str, Unfinished]) -> int:
     """Return the command line without a memo; an interrupt lets everybody clean up."""
     import gc
 
-    gc.set_threshold(_OBJECTS)
+    gc.set_threshold(_GC_THRESHOLD)
     from gpubind.cli.main import finish
     from gpubind.cli.main import main as run
 
@@ -102,7 +102,7 @@ def _cold(args: list[str], keys: tuple[str, ...], outcome: Union[str, Unfinished
         return INTERRUPTED
     finally:
         if _IS_HEARD:
-            signal(SIGINT, _end)
+            signal(SIGINT, _exit_on_sigint)
 
 
 def run() -> NoReturn:

@@ -54,13 +54,13 @@ def _rebuilt(kind: type[GpubindError], message: str) -> GpubindError:
     return kind.__new__(kind, message)
 
 
-def one_of(choices: Iterable[str], wrong: str) -> str:
+def suggest_known(choices: Iterable[str], wrong: str) -> str:
     """Return the hint about *wrong*, which is none of the *choices* words: those that it is like, and all."""
     choices = tuple(choices)
-    return like(choices, wrong) + "known: " + ", ".join(choices)
+    return did_you_mean(choices, wrong) + "known: " + ", ".join(choices)
 
 
-def like(choices: Iterable[str], wrong: str) -> str:
+def did_you_mean(choices: Iterable[str], wrong: str) -> str:
     """Return the question whether *wrong* was meant to be one of the *choices* words; empty if it is like none."""
     from difflib import get_close_matches  # where there is a mistake, time does not matter
 
@@ -70,7 +70,7 @@ def like(choices: Iterable[str], wrong: str) -> str:
 
 def unknown_format(name: str, choices: Iterable[str]) -> UsageError:
     """Return the error about the format *name*, which is none of the *choices* ones."""
-    return UsageError("unknown-format", f"unknown format `{name}`", hint=one_of(choices, name))
+    return UsageError("unknown-format", f"unknown format `{name}`", hint=suggest_known(choices, name))
 
 
 class UsageError(GpubindError):
@@ -225,7 +225,7 @@ class Format(NamedTuple):
 IMAGE_BOMB = Format("image-bomb", "the image unpacks to far more than images do")
 
 
-def closed(label: str) -> UsageError:
+def closed_error(label: str) -> UsageError:
     """Return the error about something that is used after it was closed."""
     hint = "open it again, or close it later"
     return UsageError("closed", "an image or a host is used after it was closed", where=label, hint=hint)

@@ -19,7 +19,7 @@ from gpubind.errors import HostReadError, UnseenError
 from gpubind.files.ldconfig import CONFIGURED_LIMIT, INCLUDES_LIMIT, read_ldsoconf
 from gpubind.host.base import not_looked_at
 from gpubind.machine import answers
-from gpubind.machine.answers import answer_in, could_not_look, is_optional, tried
+from gpubind.machine.answers import inspection_error, is_optional, missing_from, retry_transient
 from gpubind.model import Request
 from gpubind.model.files import ABSENT, ANSWERS, LOOP
 from tests.law.errors import with_shim
@@ -83,23 +83,23 @@ ROOT = "--root {base}/host --dev-root {base}/host"
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG])
 def test_what_is_not_there_is_absent(number: int) -> None:
-    assert answer_in(failed(number)) == ABSENT
+    assert missing_from(failed(number)) == ABSENT
 
 
 def test_loops_and_what_is_forbidden_are_answers_too() -> None:
-    assert answer_in(failed(errno.ELOOP)) == LOOP
-    assert [answer_in(failed(number)) for number in (errno.EACCES, errno.EPERM)] == [FORBIDDEN, FORBIDDEN]
-    assert answer_in(ValueError("embedded null byte")) == ABSENT
+    assert missing_from(failed(errno.ELOOP)) == LOOP
+    assert [missing_from(failed(number)) for number in (errno.EACCES, errno.EPERM)] == [FORBIDDEN, FORBIDDEN]
+    assert missing_from(ValueError("embedded null byte")) == ABSENT
 
 
 @pytest.mark.parametrize("number", sorted({*errno.errorcode} - {*ANSWERS}))
 def test_any_other_error_means_that_nobody_could_look(number: int) -> None:
-    assert answer_in(failed(number)) is None
-    assert isinstance(could_not_look("/a", failed(number)), UnseenError)
+    assert missing_from(failed(number)) is None
+    assert isinstance(inspection_error("/a", failed(number)), UnseenError)
 
 
 def test_a_file_that_a_user_names_and_that_is_not_there_is_no_question_of_looking() -> None:
-    error = could_not_look("/a", failed(errno.ENOENT))
+    error = inspection_error("/a", failed(errno.ENOENT))
     assert (type(error), error.code, error.why) == (HostReadError, "unreadable-file", "No such file or directory")
 
 
@@ -113,7 +113,7 @@ def test_a_passing_error_is_tried_once_more_and_no_other() -> None:
                 raise error
 
         with pytest.raises(OSError, match=os.strerror(number)):
-            tried(ask)
+            retry_transient(ask)
         assert len([*left]) == (0 if number in answers.PASSING else 1)
 
 

@@ -35,7 +35,7 @@ _words = st.lists(
 )
 _environs = st.dictionaries(st.sampled_from(VARIABLES), st.sampled_from(("", "1", "all", "false", "a b")), max_size=2)
 FREE = {
-    name: [option for option in command_of(name).options if not (option.unknown or option.stands_for)]
+    name: [option for option in command_of(name).options if not (option.unknown or option.expands_to)]
     for name in MODULES
 }
 """The options of each command that take any value."""
@@ -75,7 +75,7 @@ def test_what_a_line_gives_is_read_however_it_is_spelled(name: str, data: st.Dat
     assert {name: line.values[name] for name in values} == values
     assert {name for name, origin in line.origins.items() if origin == "line"} == set(values)
     assert [*line.values.values()][: len(operands)] == [
-        [x] if e.many else x for x, e in zip(operands, command.arguments)
+        [x] if e.takes_rest else x for x, e in zip(operands, command.arguments)
     ]
 
 
@@ -93,9 +93,9 @@ def test_a_line_is_read_or_refused_with_a_code_and_a_hint(
     if HELP.parameter in line.values:
         assert line.origins == {}
         return
-    assert line.origins.keys() == {each.parameter for each in command_of(name).options if not each.stands_for}
+    assert line.origins.keys() == {each.parameter for each in command_of(name).options if not each.expands_to}
     for each in command_of(name).options:
-        if not (each.stands_for or line.error):
+        if not (each.expands_to or line.error):
             origin, text = line.origins[each.parameter], environ.get(each.variable)
             assert origin == "line" or (origin == "variable") == bool(text)
     if line.error is not None:

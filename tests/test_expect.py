@@ -15,7 +15,7 @@ from gpubind.documents.expectation import render_expectation
 from gpubind.host.record import dump_record
 from gpubind.model import Finding, Request
 from gpubind.planner.expected import make_expectation
-from gpubind.rules.outcome import report_of
+from gpubind.rules.outcome import make_report
 from tests.rules.situations import without
 from tests.support import amd
 from tests.support.commands import gpubind
@@ -290,7 +290,7 @@ def test_a_wrong_severity_is_refused_with_a_hint(
 def test_what_is_ignored_is_ignored_whatever_its_severity() -> None:
     found = Finding("gpu-excluded", "note", "nvidia", "gpu", "one is excluded")
     severities = {("gpu-excluded", None): ("error", "/etc/gpubind/config.toml")}
-    report = report_of(None, [found], {("gpu-excluded", None): "known"}, severities=severities)  # type: ignore[arg-type]
+    report = make_report(None, [found], {("gpu-excluded", None): "known"}, severities=severities)  # type: ignore[arg-type]
     assert (report.findings, report.changed) == ((), ())
 
 

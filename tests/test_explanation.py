@@ -7,7 +7,7 @@ import pytest
 from gpubind import plan
 from gpubind.documents.explanation import markdown_to_text, render_explanation
 from gpubind.explanation import codes as codes_module
-from gpubind.explanation.codes import codes, errors, explain_code, mentioned, near_names
+from gpubind.explanation.codes import codes, errors, explain_code, find_in_pages, similar_names
 from gpubind.explanation.decisions import Explanation, explain
 from gpubind.model import Request
 from gpubind.model.data import read_data
@@ -71,7 +71,7 @@ def test_no_page_of_the_docs_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert codes()
     assert explain_code("amd-groups")
     assert explain_code("bad-require")
-    assert mentioned("uvm was not loaded") == ()
+    assert find_in_pages("uvm was not loaded") == ()
     assert {*asked} == {"model/data/errors.json"}
 
 
@@ -100,9 +100,9 @@ def test_every_finding_has_its_page(code: str) -> None:
 
 
 def test_near_names_ignore_case_and_come_from_codes_and_names() -> None:
-    assert near_names("LIBRARY-MISING", ())[0] == "library-missing"
-    assert near_names("libcudda.so.1", ("libcuda.so.1", "libGL.so.1"))[0] == "libcuda.so.1"
-    assert near_names("qqqqqq", ("libcuda.so.1",)) == ()
+    assert similar_names("LIBRARY-MISING", ())[0] == "library-missing"
+    assert similar_names("libcudda.so.1", ("libcuda.so.1", "libGL.so.1"))[0] == "libcuda.so.1"
+    assert similar_names("qqqqqq", ("libcuda.so.1",)) == ()
 
 
 def test_a_page_has_no_marks_and_fits_and_commands_stay_whole() -> None:

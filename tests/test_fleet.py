@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.cli.asking import words_for
+from gpubind.cli.asking import node_args
 from gpubind.cli.commands import command_of
 from gpubind.documents.fleet import (
     AnswerGroups,
@@ -53,17 +53,17 @@ def fleet(cluster: FakeCluster, *words: str) -> subprocess.CompletedProcess[str]
 def test_nodes_get_the_options_and_all_their_gpus() -> None:
     given = {"nv": True, "image": "a b.sif", "only": ["uvm-missing", "no-gpu"], "completion": False}
     expected = ("--json", "--nv", "--image=a b.sif", "--only=uvm-missing", "--only=no-gpu", "--no-completion")
-    assert words_for("check", given) == ("check", *expected, "--gpus=all")
+    assert node_args("check", given) == ("check", *expected, "--gpus=all")
 
 
 def test_the_users_own_choice_of_gpus_is_sent() -> None:
-    assert words_for("plan", {"gpus": "0"}) == ("plan", "--json", "--gpus=0")
+    assert node_args("plan", {"gpus": "0"}) == ("plan", "--json", "--gpus=0")
 
 
 def test_an_option_whose_value_is_its_default_is_sent_where_it_is_on_the_line(cluster: FakeCluster) -> None:
     """The configuration of a node would win otherwise: docs/configuration.md has the order."""
     known = {option.parameter for option in command_of("check").shared}
-    options = [option for option in command_of("fleet").own if option.parameter in known and option.default]
+    options = [option for option in command_of("fleet").own_options if option.parameter in known and option.default]
     words = [f"{option.name}={option.default}" if option.metavar else option.name for option in options]
     assert {"--libc=image", "--vendor-neutral=auto", "--completion"} <= {*words}
     cluster.on_nodes(GOOD)

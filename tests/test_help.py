@@ -52,8 +52,8 @@ def test_help_is_what_is_declared_in_the_order_of_its_declaration(command: str) 
         f"Usage: gpubind {command} [OPTIONS]",
         *declared.help.split("\n\n"),
         *(f"{each.metavar} {each.help}" for each in declared.arguments),
-        *(f"{each.spelled} {each.help}" for each in common),
-        *(f"{each.spelled} {each.help}" for group in GROUPS for each in by_name.values() if each.group == group),
+        *(f"{each.syntax} {each.help}" for each in common),
+        *(f"{each.syntax} {each.help}" for group in GROUPS for each in by_name.values() if each.group == group),
         *(f"# {purpose} {line}" for purpose, line in declared.examples),
         *(f"{status} {means}" for status, means in declared.exit_codes),
     ):
@@ -66,7 +66,7 @@ def test_a_row_ends_with_the_default_and_the_variable() -> None:
         for option in command_of(command).options:
             has_default = isinstance(option.default, str) and option.default and "[" not in option.help
             ends = (f" [{option.default}]" if has_default else "", f" ({option.variable})" if option.variable else "")
-            assert f"{option.spelled} {option.help}{''.join(ends)} " in text
+            assert f"{option.syntax} {option.help}{''.join(ends)} " in text
 
 
 EXPERT = {

@@ -18,9 +18,9 @@ from gpubind.errors import HostReadError, RuntimeLimitError, UsageError
 from gpubind.host import Host
 from gpubind.image.open import open_image
 from gpubind.image.reference import native_reference, parse_reference
-from gpubind.launch.caller import begin
-from gpubind.launch.choose import choose_runtime, read_start
-from gpubind.launch.prepare import host_for, layout_of, plan_start, start_on
+from gpubind.launch.caller import read_start_facts
+from gpubind.launch.choose import choose_runtime, parse_start
+from gpubind.launch.prepare import host_for, layout_of, make_start, plan_start
 from gpubind.launch.target import need_form
 from gpubind.model import Request
 from gpubind.planner.planning import PlanQuery
@@ -154,7 +154,7 @@ def test_what_is_there_counts_before_what_its_name_looks_like_but_a_store_is_a_s
 @pytest.mark.parametrize("word", ["podman:bb", "podman:5", "podman:docker:27", "podman:registry.example.org/a/b:1@c"])
 def test_the_name_of_a_store_names_it_for_every_backend(tmp_path: Path, word: str) -> None:
     environ = programs_in(tmp_path, *EVERY)
-    lines = [read_start("exec", (word, "true"), backend, environ) for backend in ("auto", "podman")]
+    lines = [parse_start("exec", (word, "true"), backend, environ) for backend in ("auto", "podman")]
     references = {parse_reference(word), *(line.image for line in lines)}
     assert {line.runtime.name for line in lines} == {"podman"}
     assert [(one.store, one.word, one.label) for one in references] == [("podman", word.partition(":")[2], word)]
@@ -163,7 +163,7 @@ def test_the_name_of_a_store_names_it_for_every_backend(tmp_path: Path, word: st
 @pytest.mark.parametrize("backend", [name for name in RUNTIMES if name != "podman"])
 def test_a_store_that_is_not_the_backends_is_an_error_that_names_both(tmp_path: Path, backend: str) -> None:
     with pytest.raises(UsageError, match="other-store") as caught:
-        read_start("exec", ("podman:bb", "true"), backend, programs_in(tmp_path, *EVERY))
+        parse_start("exec", ("podman:bb", "true"), backend, programs_in(tmp_path, *EVERY))
     assert caught.value.where == "podman:bb"
     assert caught.value.why == f"the backend is {backend}"
     assert caught.value.hint.startswith("use --backend podman")
@@ -177,7 +177,7 @@ def test_what_follows_a_store_is_a_name_and_no_option_or_path(tmp_path: Path, na
             assert parse_reference(f"docker:{name}").form == "registry"
             continue
         with pytest.raises(UsageError, match="bad-image-name"):
-            read_start("exec", (f"docker:{name}", "true"), backend, programs_in(tmp_path, *EVERY))
+            parse_start("exec", (f"docker:{name}", "true"), backend, programs_in(tmp_path, *EVERY))
 
 
 def test_a_plain_name_is_one_of_the_store_of_a_backend_that_has_one(
@@ -266,14 +266,14 @@ def test_who_starts_on_a_recorded_host_is_who_recorded_it(
     mine: int, theirs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: mine)
-    start = begin(RUNTIMES["crun"], "/usr/bin/crun", (), {}, recorded(theirs))
+    start = read_start_facts(RUNTIMES["crun"], "/usr/bin/crun", (), {}, recorded(theirs))
     assert (start.caller.is_root, start.caller.uid) == (theirs == 0, None)
 
 
 @pytest.mark.parametrize(("machine", "directory"), [("x86_64", "x86_64-linux-gnu"), ("aarch64", "aarch64-linux-gnu")])
 def test_where_loaders_look_is_a_matter_of_the_hosts_architecture(machine: str, directory: str) -> None:
     host = recorded(machine=machine)
-    layout = layout_of(start_on(host, RUNTIMES["udocker"], ()), None)
+    layout = layout_of(make_start(host, RUNTIMES["udocker"], ()), None)
     assert layout.libdir == f"/usr/lib/{directory}"
 
 
@@ -327,14 +327,14 @@ def test_a_start_on_this_machine_alone_asks_the_program_in_path(tmp_path: Path) 
     program.chmod(0o755)
     for place, version in (({"root": str(tmp_path)}, (1, 2, 3)), ({"host": HOST}, None)):
         node = open_host(**place, environ={"PATH": str(tmp_path)})
-        assert start_on(node, RUNTIMES["apptainer"], ()).facts.version == version
+        assert make_start(node, RUNTIMES["apptainer"], ()).facts.version == version
 
 
 @pytest.mark.parametrize("home", ["/home/of/passwd", None])
 def test_the_home_of_a_start_is_that_of_the_user_database(home: Optional[str], monkeypatch: pytest.MonkeyPatch) -> None:
     known = {os.getuid(): pwd.struct_passwd(("me", "x", 1, 1, "", home, "/bin/sh"))} if home else {}
     monkeypatch.setattr(pwd, "getpwuid", known.__getitem__)
-    begun = begin(RUNTIMES["apptainer"], None, (), {"HOME": "/home/of/variable"}, open_host(HOST))
+    begun = read_start_facts(RUNTIMES["apptainer"], None, (), {"HOME": "/home/of/variable"}, open_host(HOST))
     assert begun.caller.home == home
 
 
@@ -413,7 +413,7 @@ def test_what_bubblewrap_is_told_for_the_container_chooses_there_and_nothing_els
 ) -> None:
     host = copy(open_host(HOST))
     host.environ, host.local = {**host.environ, "CUDA_VISIBLE_DEVICES": "0"}, host.driver
-    start = begin(RUNTIMES["bwrap"], None, words, host.environ, host)
+    start = read_start_facts(RUNTIMES["bwrap"], None, words, host.environ, host)
     assert ("CUDA_VISIBLE_DEVICES" not in host_for(host, start, None).environ) == chosen
 
 
@@ -434,7 +434,7 @@ def test_what_an_image_or_the_user_sets_for_level_zero_takes_the_place_of_the_ca
     host = copy(open_host(HOST))
     mask = {"ZE_AFFINITY_MASK": "1", "ZE_FLAT_DEVICE_HIERARCHY": "COMPOSITE"}
     host.environ, host.local = mask, host.driver
-    start = begin(RUNTIMES["bwrap"], None, words, host.environ, host)
+    start = read_start_facts(RUNTIMES["bwrap"], None, words, host.environ, host)
     opened = image(glibc(), {"/.singularity.d/env/10-docker.sh": f"export {own}=0\n"} if own else {})
     assert set(host_for(host, start, opened).environ) == left
 
@@ -442,7 +442,7 @@ def test_what_an_image_or_the_user_sets_for_level_zero_takes_the_place_of_the_ca
 def test_an_instance_gets_all_gpus_because_later_commands_bring_variables_of_their_own() -> None:
     host = copy(open_host(HOST))
     host.environ, host.local = {**host.environ, "CUDA_VISIBLE_DEVICES": "1"}, host.driver
-    begun = begin(RUNTIMES["apptainer"], None, ("--contain",), host.environ, host)
+    begun = read_start_facts(RUNTIMES["apptainer"], None, ("--contain",), host.environ, host)
     assert host_for(host, begun, None).environ["CUDA_VISIBLE_DEVICES"] == "1"
     assert "CUDA_VISIBLE_DEVICES" not in host_for(host, begun._replace(is_entered=True), None).environ
 
@@ -456,7 +456,7 @@ def test_an_instance_gets_all_gpus_because_later_commands_bring_variables_of_the
 def test_behind_options_of_a_runtimes_own_the_image_is_looked_at(
     tmp_path: Path, words: tuple[str, ...], there: tuple[str, ...], runtime: str, image: str
 ) -> None:
-    line = read_start("exec", words, "auto", programs_in(tmp_path, *there))
+    line = parse_start("exec", words, "auto", programs_in(tmp_path, *there))
     assert (line.runtime.name, line.image.word, line.options, line.argv) == (runtime, image, words[:-2], ("true",))
 
 

@@ -14,8 +14,8 @@ from typing import Callable, Optional
 
 import pytest
 
-from gpubind.cli.progress import line_of
-from gpubind.machine.budget import tell, watched_by
+from gpubind.cli.progress import format_progress
+from gpubind.machine.budget import report_progress, report_progress_to
 from gpubind.model.data import BUNDLED_HOSTS
 from tests.support.images import glibc
 from tests.support.trees import make_tree
@@ -146,7 +146,7 @@ def test_an_interrupt_leaves_a_clean_line() -> None:
 @pytest.mark.parametrize("width", range(0, 60, 7))
 @pytest.mark.parametrize("whole", [None, 20 << 30])
 def test_a_line_has_room_for_what_is_read_and_how_much_first(width: int, whole: Optional[int]) -> None:
-    line = line_of("/scratch/someone/images/app.tar", 6 << 30, whole, width)
+    line = format_progress("/scratch/someone/images/app.tar", 6 << 30, whole, width)
     assert len(line) <= width
     if width >= 40:
         assert line.endswith(": 6.0 of 20.0 GiB" if whole else ": 6.0 GiB")
@@ -154,7 +154,7 @@ def test_a_line_has_room_for_what_is_read_and_how_much_first(width: int, whole: 
 
 
 def test_a_name_cannot_steer_the_terminal() -> None:
-    assert "\x1b" not in line_of("a\x1b[2J.tar", 1, 2, 80)
+    assert "\x1b" not in format_progress("a\x1b[2J.tar", 1, 2, 80)
 
 
 def test_who_does_not_listen_is_told_nothing() -> None:
@@ -164,7 +164,7 @@ def test_who_does_not_listen_is_told_nothing() -> None:
         told.append(what)  # type: ignore[arg-type]
 
     heard: Callable[[str, int, Optional[int]], None] = listen
-    with watched_by(heard):
-        tell("a", 1, 2)
-    tell("b", 1, 2)
+    with report_progress_to(heard):
+        report_progress("a", 1, 2)
+    report_progress("b", 1, 2)
     assert told == [("a", 1, 2)]

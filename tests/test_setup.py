@@ -13,7 +13,7 @@ from typing import Any, Optional
 import pytest
 
 import gpubind as package
-from gpubind.cli.registering import Setup, apply, registered, removed
+from gpubind.cli.registering import Setup, apply, changes_to_register, changes_to_remove
 from gpubind.errors import FormatError, RuntimeLimitError, UsageError
 from gpubind.formats.driver.registration import Registration, in_containerd, in_docker, out_of_containerd, out_of_docker
 from gpubind.formats.text.toml import parse_toml
@@ -121,7 +121,7 @@ def test_without_gpubind_containers_end_and_none_starts(
     runc.write_text('#!/bin/sh\necho "$@"\n')
     runc.chmod(0o755)
     own = Setup("docker", "gpubind", False, str(runc), "", (f"{root}/gone/gpubind",), f"{root}/data", f"{root}/config")
-    apply(own, registered(own))
+    apply(own, changes_to_register(own))
     done = subprocess.run([own.launcher, *words], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (status, output)
     assert ("gpubind setup docker" in done.stderr) is (status != 0)
@@ -145,7 +145,7 @@ def test_the_copy_of_a_private_configuration_is_at_no_time_readable_by_others(
     monkeypatch.setattr(os, "rename", seen)
     before = os.umask(0)
     try:
-        apply(own, registered(own))
+        apply(own, changes_to_register(own))
     finally:
         os.umask(before)
     assert modes == {"gpubind-docker-runtime": 0o755, "daemon.json.before-gpubind": 0o600, "daemon.json": 0o600}
@@ -197,7 +197,7 @@ def test_gpubinds_own_program_is_no_runtime_that_takes_over(root: Path, engine: 
 def test_gpubind_does_not_take_over_from_itself(root: Path) -> None:
     own = Setup("docker", "gpubind", False, sys.executable, "", (sys.executable,), f"{root}/data", f"{root}/config")
     with pytest.raises(RuntimeLimitError, match="gpubind itself"):
-        registered(own)
+        changes_to_register(own)
 
 
 def test_an_error_after_a_part_was_written_names_the_undo(root: Path) -> None:
@@ -443,14 +443,14 @@ def test_an_engine_without_a_runtime_is_an_error(tmp_path: Path) -> None:
 
 def test_a_user_registers_for_the_users_own_engine(root: Path) -> None:
     own = Setup("docker", "gpubind", False, None, str(root), ("/usr/bin/gpubind",), "/home/u/data", "/home/u/config")
-    changes = registered(own)
+    changes = changes_to_register(own)
     assert [change.path for change in changes] == [
         "/home/u/data/gpubind/gpubind-docker-runtime",
         "/home/u/config/docker/daemon.json",
     ]
     apply(own, changes)
     assert json.loads((root / "home/u/config/docker/daemon.json").read_text())["runtimes"]["gpubind"]
-    apply(own, removed(own))
+    apply(own, changes_to_remove(own))
     assert not (root / "home/u/config/docker/daemon.json").exists()
 
 
@@ -460,10 +460,10 @@ def test_root_registers_no_gpubind_that_others_could_change(root: Path) -> None:
     program.chmod(0o777)
     own = Setup("docker", "gpubind", False, None, str(root), (str(program),))
     if os.geteuid() != 0:  # then the engine is the user's own
-        assert registered(own)
+        assert changes_to_register(own)
         return
     with pytest.raises(UsageError, match="setup-untrusted"):
-        registered(own)
+        changes_to_register(own)
 
 
 def test_root_registers_no_package_that_others_could_change(root: Path) -> None:

@@ -43,7 +43,7 @@ def test_wrong_use_has_a_code_a_hint_and_exit_2(words: str, code: str, said: str
 PRINT_JSON = {
     name
     for name in MODULES
-    if "--json" in {option.name for option in command_of(name).own} and not command_of(name).remote
+    if "--json" in {option.name for option in command_of(name).own_options} and not command_of(name).remote
 }
 
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 from gpubind.api.hosts import HostRef
 from gpubind.api.layout import need_layout
 from gpubind.api.verb import verb
-from gpubind.errors import GpubindError, RuntimeLimitError, UsageError, one_of
+from gpubind.errors import GpubindError, RuntimeLimitError, UsageError, suggest_known
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.host.open import host_name
 from gpubind.image.reference import ImageReference, parse_reference
-from gpubind.launch.prepare import environ_of, layout_of, preflight_on
+from gpubind.launch.prepare import environ_of, layout_of, make_preflight
 from gpubind.machine.budget import renew
 from gpubind.model import Finding, Plan, finding
 from gpubind.model.findings import SEVERITIES, finding_texts
@@ -23,7 +23,7 @@ from gpubind.model.requirements import Expectation, Policy
 from gpubind.planner import finding_order
 from gpubind.planner.planning import PlanQuery
 from gpubind.rules import table
-from gpubind.rules.outcome import Checked, Reasons, Report, Severities, checked_in, report_of
+from gpubind.rules.outcome import Checked, Reasons, Report, Severities, checked_in, make_report
 from gpubind.runtimes import get_runtime
 from gpubind.runtimes.runtime import Runtime
 
@@ -87,15 +87,15 @@ def check_each(request: CheckRequest, images: Sequence[Optional[str]], hosts: Se
                     errors.append(error)
                     # Counted whatever --only names: it is not known that all is well.
                     finding = not_checked(error, image if image and opened.has_raised(error) else host.label)
-                    checked = Checked(**_named(request, host, image))
-                    failed = report_of(None, [finding], request.reasons, [(finding.code, "host")], checked=checked)
+                    checked = Checked(**_checked_subjects(request, host, image))
+                    failed = make_report(None, [finding], request.reasons, [(finding.code, "host")], checked=checked)
                     reports.append(failed._replace(host_name=host_name(host.label)))
     if len(errors) == len(reports) and len({str(error) for error in errors}) == 1:
         raise errors[0]
     return reports
 
 
-def _named(request: CheckRequest, host: HostRef, image: Optional[str]) -> dict[str, Optional[str]]:
+def _checked_subjects(request: CheckRequest, host: HostRef, image: Optional[str]) -> dict[str, Optional[str]]:
     """Return what is checked, with the members of `Checked`: *image* on *host*, or with a policy."""
     policy = request.policy
     subjects = {"host": host.label, "user": request.user} if policy is None else {"policy": policy.source_file}
@@ -127,8 +127,8 @@ def _check_on(
 ) -> Report:
     runtime, reference = _start(request, host, host_ref, image_name)
     image = opened.image(reference, host.uname.machine) if reference is not None else None
-    preflight = _begun(request, host, request.query, image, runtime, reference if request.tries else None)
-    report = _outcome(request, preflight, image, _named(request, host_ref, image_name))
+    preflight = _make_preflight(request, host, request.query, image, runtime, reference if request.tries else None)
+    report = _check_preflight(request, preflight, image, _checked_subjects(request, host_ref, image_name))
     return report._replace(host_name=host_name(host_ref.label, host.hostname))
 
 
@@ -154,7 +154,7 @@ def _start(
     return runtime, parse_reference(image, runtime) if image is not None else None
 
 
-def _begun(
+def _make_preflight(
     request: CheckRequest,
     host: Host,
     query_or_plan: Union[PlanQuery, Plan],
@@ -162,8 +162,8 @@ def _begun(
     runtime: Optional[Runtime],
     tried: Optional[ImageReference],
 ) -> Preflight:
-    """Return what the rules inspect; *tried* is started to see it, if it is given. Errors: as `preflight_on`."""
-    preflight = preflight_on(
+    """Return what the rules inspect; *tried* is started to see it, if it is given. Errors: as `make_preflight`."""
+    preflight = make_preflight(
         host,
         query_or_plan,
         image,
@@ -183,13 +183,13 @@ def _begun(
     return preflight.with_trial(try_start(preflight, tried))
 
 
-def _outcome(
+def _check_preflight(
     request: CheckRequest, preflight: Preflight, image: Optional[Image], subjects: Mapping[str, Optional[str]]
 ) -> Report:
     """Return what the rules find in *preflight*, called as *subjects* says."""
-    rules = [(rule.code, rule.needs) for rule in table.applying(preflight)] if request.lists_rules else ()
+    rules = [(rule.code, rule.needs) for rule in table.applicable_rules(preflight)] if request.lists_rules else ()
     expected = " and ".join(expectation.source_file for expectation in request.expected) or None
-    report = report_of(
+    report = make_report(
         preflight.plan,
         table.check(preflight),
         request.reasons,
@@ -211,18 +211,20 @@ def _compare(request: CheckRequest, image_name: str, policy: Policy, opened: Ope
     Errors: those of opening, and of `read_needs`.
     """
     from gpubind.image.needs import read_needs
-    from gpubind.rules.policy import judge
+    from gpubind.rules.policy import check_policy
 
     reference, findings = parse_reference(image_name), dict[Finding, None]()
     subjects: list[tuple[Checked, ImageFacts, tuple[CodeFile, ...]]] = []
     for arch in policy.arch or (None,):
         image = opened.image(reference, arch)
         needs = read_needs(image, request.program)
-        subjects.append((checked_in(image, **_named(request, HostRef(), image_name)), image.facts, needs.gpu_code))
-        findings.update(dict.fromkeys(judge(needs, policy if arch is None else policy._replace(arch=(arch,)))))
+        subjects.append(
+            (checked_in(image, **_checked_subjects(request, HostRef(), image_name)), image.facts, needs.gpu_code)
+        )
+        findings.update(dict.fromkeys(check_policy(needs, policy if arch is None else policy._replace(arch=(arch,)))))
     checked, facts, gpu_code = subjects[0]
     rules = ((code, text["needs"]) for code, text in finding_texts().items() if text.get("of") == "policy")
-    report = report_of(
+    report = make_report(
         None,
         sorted(findings, key=finding_order),
         request.reasons,
@@ -236,7 +238,7 @@ def _compare(request: CheckRequest, image_name: str, policy: Policy, opened: Ope
 
 def errors_of(host: Host, plan: Plan, request: CheckRequest) -> list[Finding]:
     """Return the errors of *plan* and of a check of *host*, as *request* counts them."""
-    report = _outcome(request, _begun(request, host, plan, None, None, None), None, {})
+    report = _check_preflight(request, _make_preflight(request, host, plan, None, None, None), None, {})
     return [finding for finding in report.findings if finding.severity == "error"]
 
 
@@ -267,7 +269,7 @@ def check(
     request = CheckRequest(
         backend=backend, arguments=tuple(arguments), allow_writable=allow_writable, program=program, tries=try_
     )
-    return Findings(table.check(_of_plan(request, host, plan, image)))
+    return Findings(table.check(_plan_preflight(request, host, plan, image)))
 
 
 @verb
@@ -296,7 +298,7 @@ def report(
     for key, value in severities.items():
         severity = next((level for level in SEVERITIES if level == value), None)
         if severity is None:
-            raise UsageError("wrong-type", f"severities[{key!r}] is `{value}`", hint=one_of(SEVERITIES, value))
+            raise UsageError("wrong-type", f"severities[{key!r}] is `{value}`", hint=suggest_known(SEVERITIES, value))
         site_severities[table.code_and_subject(key)] = (severity, "severities")
     request = CheckRequest(
         backend=backend,
@@ -311,22 +313,24 @@ def report(
     )
     name = host.label if host.local is None else host.hostname
     subjects = {"host": name, "image": image.facts.label if image is not None else None, "program": program}
-    return _outcome(request, _of_plan(request, host, plan, image), image, subjects)._replace(host_name=name)
+    return _check_preflight(request, _plan_preflight(request, host, plan, image), image, subjects)._replace(
+        host_name=name
+    )
 
 
-def _of_plan(request: CheckRequest, host: Host, plan: Plan, image: Optional[Image]) -> Preflight:
+def _plan_preflight(request: CheckRequest, host: Host, plan: Plan, image: Optional[Image]) -> Preflight:
     """Return what the rules inspect of *plan*. Errors: as `check`."""
     if request.program is not None and image is None:
         raise UsageError("program-without-image", "a program is looked for in an image, and none is given")
     runtime = get_runtime(request.backend) if request.backend is not None else None
     if not request.tries:
-        return _begun(request, host, plan, image, runtime, None)
+        return _make_preflight(request, host, plan, image, runtime, None)
     from gpubind.launch.trial import need_to_try, read_trial
 
     label = image.facts.label if image is not None else None
     name = need_to_try(label, is_recorded=host.local is None)
     line = read_trial(name, request.backend, environ_of(host))
-    return _begun(request, host, plan, image, line.runtime, line.image)
+    return _make_preflight(request, host, plan, image, line.runtime, line.image)
 
 
 @verb
@@ -348,5 +352,5 @@ def check_document(
     from gpubind.image.gpucode import read_gpu_code
 
     subjects = {"host": host, "image": reference, "program": program, "runtime": backend}
-    report = report_of(plan, findings, {}, checked=checked_in(image, **subjects))
+    report = make_report(plan, findings, {}, checked=checked_in(image, **subjects))
     return report._replace(gpu_code=() if image is None else read_gpu_code(image)).to_dict()

@@ -24,7 +24,7 @@ from gpubind.host.recorded import RecordedHost
 from gpubind.image.facts import Image
 from gpubind.image.open import OpenImages
 from gpubind.image.reference import parse_reference
-from gpubind.launch.prepare import preflight_on
+from gpubind.launch.prepare import make_preflight
 from gpubind.machine.answers import exists, is_directory
 from gpubind.machine.budget import renew
 from gpubind.model import Plan
@@ -36,7 +36,7 @@ from gpubind.rules.table import check
 LIVE, STDIN = "live", "-"
 OWN = "gpubind"
 """The name of the plan that is not --like another program's."""
-_OF_A_HOST = (*SEARCHED, ROCM_PATH)
+_HOST_VARIABLES = (*SEARCHED, ROCM_PATH)
 """The variables that say where a host has its programs and files; all others are those of a job."""
 _IS_PLAN = re.compile(rb'"schema"\s*:\s*"gpubind\.plan/')
 
@@ -44,9 +44,9 @@ _IS_PLAN = re.compile(rb'"schema"\s*:\s*"gpubind\.plan/')
 class Compared(NamedTuple):
     """One of the things to compare."""
 
-    given: str
+    argument: str
     """On the command line."""
-    of: Union[Host, Plan]
+    subject: Union[Host, Plan]
     is_root: bool = False
     """Whether it is a directory with a driver: the rest is of this machine, and is not compared."""
 
@@ -54,14 +54,14 @@ class Compared(NamedTuple):
         return self
 
     def __exit__(self, *error: object) -> None:
-        if isinstance(self.of, Host):
-            self.of.close()
+        if isinstance(self.subject, Host):
+            self.subject.close()
 
     @property
     def name(self) -> str:
         """Return the name of the machine, if it is known; else that of the file, without its ending."""
-        hostname = self.of.hostname if isinstance(self.of, Host) and not self.is_root else None
-        return host_name(self.given, hostname)
+        hostname = self.subject.hostname if isinstance(self.subject, Host) and not self.is_root else None
+        return host_name(self.argument, hostname)
 
 
 def _open_compared(name: str, standard_input: bytes = b"") -> Compared:
@@ -76,10 +76,12 @@ def _open_compared(name: str, standard_input: bytes = b"") -> Compared:
     if name != STDIN and (name in BUNDLED_HOSTS or not exists(name)):
         return Compared(name, open_host(name))
     with in_file("standard input" if name == STDIN else name):
-        return Compared(name, parsed(name, standard_input if name == STDIN else read_file(name, SIZE_LIMIT)))
+        return Compared(
+            name, parse_host_or_plan(name, standard_input if name == STDIN else read_file(name, SIZE_LIMIT))
+        )
 
 
-def parsed(name: str, data: bytes) -> Union[Host, Plan]:
+def parse_host_or_plan(name: str, data: bytes) -> Union[Host, Plan]:
     """Return the plan or the recorded host in *data*, called *name*. Errors: `FormatError`."""
     if _IS_PLAN.search(data) is not None:
         return Plan.from_dict(parse_json(data, SIZE_LIMIT, DOCUMENT_DECODER.format, allow_surrogates=True))
@@ -126,22 +128,24 @@ def snapshots(request: DiffRequest, *, is_compared: bool = True) -> list[Snapsho
     with OpenImages() as opened:
         for argument in arguments:
             with _open_compared(argument, standard_input) as compared:
-                has_plan, roots = has_plan or isinstance(compared.of, Plan), roots + compared.is_root
-                if isinstance(compared.of, Plan) and (flavours or images):
+                has_plan, roots = has_plan or isinstance(compared.subject, Plan), roots + compared.is_root
+                if isinstance(compared.subject, Plan) and (flavours or images):
                     why = "a plan answers one request, and --like and --image need a new plan of a host"
                     raise UsageError("plan-not-host", "a plan takes the place of a host", where=argument, why=why)
                 names.append(compared.name)
                 for view_query in queries:
                     renew()  # each has the bounds of a separate command
-                    snapshot_list.append(_snapshot(compared.of, view_query, images, opened))
+                    snapshot_list.append(_snapshot(compared.subject, view_query, images, opened))
     if len(views) > 1 and None in views:  # other programs have no plan of drivers and nodes
         snapshot_list = [snapshot.only((*FILES, "variable")) for snapshot in snapshot_list]
     snapshot_list = [snapshot.as_of_root for snapshot in snapshot_list] if 0 < roots < len(arguments) else snapshot_list
     snapshot_list = [snapshot.as_of_plan for snapshot in snapshot_list] if has_plan else snapshot_list
-    return [snapshot._replace(name=name) for snapshot, name in zip(snapshot_list, _called(arguments, names, views))]
+    return [
+        snapshot._replace(name=name) for snapshot, name in zip(snapshot_list, _unique_names(arguments, names, views))
+    ]
 
 
-def _called(arguments: Sequence[str], names: Sequence[str], views: Sequence[Optional[str]]) -> list[str]:
+def _unique_names(arguments: Sequence[str], names: Sequence[str], views: Sequence[Optional[str]]) -> list[str]:
     """Return the names of snapshots; of things that have the same name, what was given."""
     number = Counter(names)
     unique = [name if number[name] == 1 else argument for argument, name in zip(arguments, names)]
@@ -161,13 +165,13 @@ def _snapshot(of: Union[Host, Plan], query: PlanQuery, images: Sequence[str], op
 def without_job(host: Host) -> Host:
     """Return *host* without the variables of the job that asks."""
     host_copy = copy(host)
-    host_copy.environ = {name: value for name, value in host.environ.items() if name in _OF_A_HOST}
+    host_copy.environ = {name: value for name, value in host.environ.items() if name in _HOST_VARIABLES}
     return host_copy
 
 
 def take_snapshot(name: str, host: Host, query: PlanQuery) -> Snapshot:
     """Return the snapshot of *host*, called *name*, with what a check of it finds. Errors: as `plan_host`."""
-    preflight = preflight_on(without_job(host), query)
+    preflight = make_preflight(without_job(host), query)
     return snapshot_of(name, preflight.plan, check(preflight), host.uname.release)
 
 
@@ -177,11 +181,11 @@ def _check_images(name: str, host: Host, query: PlanQuery, images: Iterable[tupl
     Errors: as `plan_host`.
     """
     host = without_job(host)
-    preflight = preflight_on(host, query)
+    preflight = make_preflight(host, query)
     of_host = check(preflight)
     outcomes = [
         outcome_of(
-            reference, (finding for finding in check(preflight_on(host, query, image)) if finding not in of_host)
+            reference, (finding for finding in check(make_preflight(host, query, image)) if finding not in of_host)
         )
         for reference, image in images
     ]

@@ -10,9 +10,9 @@ from gpubind.api.verb import verb
 from gpubind.errors import GpubindError, NothingToBindError, UsageError
 from gpubind.explanation import decisions
 from gpubind.explanation.answer import Answer
-from gpubind.explanation.codes import codes, explain_code, mentioned, near_names
+from gpubind.explanation.codes import codes, explain_code, find_in_pages, similar_names
 from gpubind.explanation.decisions import Explanation
-from gpubind.explanation.gpu_codes import near_codes
+from gpubind.explanation.gpu_codes import similar_codes
 from gpubind.explanation.messages import (
     FoundMessage,
     find_message,
@@ -48,7 +48,7 @@ class LogInput(NamedTuple):
 class LogFiles(NamedTuple):
     """How the caller reads files that may be logs."""
 
-    is_one: Callable[[str], bool]
+    is_log_file: Callable[[str], bool]
     """Whether there is a file at a path that may be a log."""
     read: Callable[[str], Iterable[bytes]]
     """Returns its blocks."""
@@ -57,7 +57,7 @@ class LogFiles(NamedTuple):
 class ExplainRequest(NamedTuple):
     """What is to be explained, and where names are looked up."""
 
-    asked: str
+    text: str
     """A code, a message, a name of a plan, or the path of a log; empty for every code."""
     plan: Callable[[], Plan]
     """Makes the plan in which names are looked up; called for a name, or for the library of a message."""
@@ -75,48 +75,48 @@ def explain_any(request: ExplainRequest) -> Answer:
     Errors: `UsageError` (codes `unknown-code`, `empty-log`); `HostReadError` for a log that cannot be read; for a name,
     those of the plan.
     """
-    answer = _of(request) if request.log is None else _of_log(request, request.log)
+    answer = _explain_text(request) if request.log is None else _explain_log(request, request.log)
     if answer.messages and (request.is_full or len(answer.messages) == 1):
-        answer = answer._replace(explanation=_of_library(request, answer.messages[0]))
+        answer = answer._replace(explanation=_explain_library(request, answer.messages[0]))
     return answer
 
 
-def _of(request: ExplainRequest) -> Answer:
+def _explain_text(request: ExplainRequest) -> Answer:
     """Return the answer to a code, a message, a part of one, a name of a plan, or the path of a log."""
-    text, is_log_file = request.asked, request.log_files.is_one
+    text, is_log_file = request.text, request.log_files.is_log_file
     if not text.strip():
         return Answer(None, codes=tuple(code for code, _ in codes()))
     if text.startswith(("./", "../")) and (is_log_file(text) or _looks_like_a_log(text)):
-        return _of_log_file(request)
+        return _explain_log_file(request)
     page = explain_code(text)
     if page is not None:
         return Answer(text, page=page)
     messages = find_message(text)
     if messages:
         return Answer(text, messages)
-    about = mentioned(text)
+    about = find_in_pages(text)
     if about:
         return Answer(text, codes=about)
     if is_log_file(text):
-        return _of_name_or_log(request)
+        return _explain_name_or_log(request)
     if _looks_like_a_log(text):
-        return _of_log_file(request)
+        return _explain_log_file(request)
     if _NAME.fullmatch(text) is None:
         raise _unknown(f"`{_short(text)}` is neither a code nor a message that gpubind knows", [text])
-    return _of_name(request)
+    return _explain_name(request)
 
 
-def _of_name_or_log(request: ExplainRequest) -> Answer:
+def _explain_name_or_log(request: ExplainRequest) -> Answer:
     """Return the answer to a text file: what the plan decided about it; of any other file, its messages."""
     try:
-        return _of_name(request)
+        return _explain_name(request)
     except (NothingToBindError, UsageError):
-        return _of_log_file(request)
+        return _explain_log_file(request)
 
 
-def _of_log_file(request: ExplainRequest) -> Answer:
-    """Return the answer to the log whose path is asked. Errors: as `_of_log`, and those of reading it."""
-    return _of_log(request, LogInput(request.asked, request.log_files.read(request.asked)))
+def _explain_log_file(request: ExplainRequest) -> Answer:
+    """Return the answer to the log whose path is asked. Errors: as `_explain_log`, and those of reading it."""
+    return _explain_log(request, LogInput(request.text, request.log_files.read(request.text)))
 
 
 def _looks_like_a_log(path: str) -> bool:
@@ -124,7 +124,7 @@ def _looks_like_a_log(path: str) -> bool:
     return path.endswith(_LOGS) and _NAME.fullmatch(path) is not None
 
 
-def _of_log(request: ExplainRequest, log: LogInput) -> Answer:
+def _explain_log(request: ExplainRequest, log: LogInput) -> Answer:
     """Return the answer to *log*.
 
     Errors: `UsageError` (code `empty-log`) if there is nothing in it, (code `unknown-code`) if no line is a known
@@ -143,7 +143,7 @@ def _of_log(request: ExplainRequest, log: LogInput) -> Answer:
     return Answer(None, search_result.found)
 
 
-def _of_library(request: ExplainRequest, message: FoundMessage) -> Optional[Explanation]:
+def _explain_library(request: ExplainRequest, message: FoundMessage) -> Optional[Explanation]:
     """Return what is so on this host of the library that *message* is about; None without one, or without a driver."""
     if message.library is None:
         return None
@@ -174,13 +174,13 @@ def _missing(name: str) -> tuple[FoundMessage, ...]:
     return () if not is_file or is_any or match is None else (match._replace(text=name),)
 
 
-def _of_name(request: ExplainRequest) -> Answer:
+def _explain_name(request: ExplainRequest) -> Answer:
     """Return what the plan decided about a name; on a host without a driver, what it means that the name is missing.
 
     Errors: `UsageError` (code `unknown-code`) where nothing has that name; `NothingToBindError` for another file's
     name on a host without a driver.
     """
-    name, plan = request.asked, None
+    name, plan = request.text, None
     try:
         plan = _plan(request)
     except NothingToBindError:
@@ -194,7 +194,7 @@ def _of_name(request: ExplainRequest) -> Answer:
     explanation = None if plan is None else decisions.explain(plan, name)
     if explanation is not None and explanation.subjects:
         return Answer(name, explanation=explanation)
-    near = near_names(name, () if plan is None else [decision.subject for decision in plan.decisions])
+    near = similar_names(name, () if plan is None else [decision.subject for decision in plan.decisions])
     files = "no file of the plan has this name" if plan is not None else "this host has no driver that could name it"
     raise _unknown(
         f"`{_short(name)}` is neither a code nor a message that gpubind knows, and {files}",
@@ -210,7 +210,7 @@ def _short(name: str) -> str:
 
 def _unknown(what: str, lines: Sequence[str], *, where: str = "", near: Sequence[str] = ()) -> UsageError:
     """Return the error that nothing is known about *lines*, with what is *near*, else with the nearest messages."""
-    near = near_codes(lines) or near
+    near = similar_codes(lines) or near
     if near:
         hint = "did you mean " + " or ".join(f"`{name}`" for name in near) + "?"
     else:

@@ -20,7 +20,7 @@ class Gpus(NamedTuple):
     """The GPUs of a host."""
 
     listed: tuple[ListedGpu, ...]
-    all_of_them: Optional[str]
+    all_gpus_node: Optional[str]
     """The device node that gives all GPUs, where no file tells one from the other."""
     findings: tuple[Finding, ...]
 

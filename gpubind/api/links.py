@@ -11,11 +11,11 @@ from gpubind.errors import HostReadError, UsageError
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.image.environment import DEFAULT_PATH
-from gpubind.launch.prepare import preflight_on
+from gpubind.launch.prepare import make_preflight
 from gpubind.loader.container import Container
-from gpubind.loader.execve import Caller, Chain, follow, nearest_program
+from gpubind.loader.execve import Caller, Chain, nearest_program, resolve_program
 from gpubind.loader.linkage import LinkedFile, LinkUse, linked_files
-from gpubind.loader.namespace import OwnMounts
+from gpubind.loader.namespace import UserMounts
 from gpubind.loader.search import Loader
 from gpubind.model import ContainerPath, EnvVar, Missing, finding
 from gpubind.planner.planning import PlanQuery
@@ -58,7 +58,7 @@ def links(request: LinksRequest) -> LinkageTree:
         container = _host_as_container(request)
         path = host.variable("PATH") or DEFAULT_PATH
     else:
-        start = preflight_on(host, request.query, image, program=program)
+        start = make_preflight(host, request.query, image, program=program)
         container, path = start.container, search_path(image, start.plan, start.own_mounts)
     names, file = _file_of(container, program, path, request.label, host)
     files = linked_files(container, (file,), "host" if image is None else "image")
@@ -84,7 +84,7 @@ def _file_of(
     if library is not None and ".so" in program and container.closure(library.path) is not None:
         return (program,), library.path
     caller = Caller(host.uname.machine, host.identity.euid, host.identity.groups)
-    chain = follow(container, program, path, caller)
+    chain = resolve_program(container, program, path, caller)
     if chain.file is not None and container.closure(chain.file.path) is not None:
         return chain.names, chain.file.path
     raise _not_to_show(container, chain, path, image, host)
@@ -94,7 +94,7 @@ def _not_to_show(container: Container, chain: Chain, path: str, image: Optional[
     """Return the error that the last file of *chain* does not exist, or that no loader maps it."""
     name, file, stop = chain.names[-1], chain.file, chain.stop
     if file is not None:
-        elf = file.tree.elf(file.at)
+        elf = file.tree.elf(file.tree_path)
         why = elf.detail or str(elf) if isinstance(elf, Missing) else ""
         return HostReadError("unreadable-file", f"`{name}` is not a program or library", where=file.path, why=why)
     if stop is not None and stop.kind != "missing":
@@ -112,5 +112,5 @@ def _host_as_container(request: LinksRequest) -> Container:
     is_here = host.local is not None
     variables = {name: request.environ[name] for name in _LOADERS_VARIABLES if is_here and name in request.environ}
     env = tuple(EnvVar(name, "set", value, ":", "caller") for name, value in variables.items())
-    mounts = OwnMounts(env=env, working_directory=request.working_directory if is_here else None)
+    mounts = UserMounts(env=env, working_directory=request.working_directory if is_here else None)
     return Container(Loader(tree, host.uname.machine), tree, (), (), "", mounts)

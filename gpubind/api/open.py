@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Optional
 
 from gpubind.api.verb import verb
-from gpubind.errors import UsageError, one_of
+from gpubind.errors import UsageError, suggest_known
 from gpubind.host import Host
 from gpubind.host import open as hosts
 from gpubind.planner.placement import Layout, cdi_layout
@@ -29,7 +29,7 @@ def open_layout(host: Host, form: str, image: Optional[Image] = None) -> Layout:
     form_names = [name for name, lasting in PERSISTENT_DOCUMENTS.items() if lasting.content == "mounts"]
     if form not in form_names:
         what = f"`{form}` is not a document with a layout of its own"
-        raise UsageError("unknown-format", what, hint=one_of(form_names, form))
+        raise UsageError("unknown-format", what, hint=suggest_known(form_names, form))
     return cdi_layout(host.uname.machine, image.facts.loader_directories if image is not None else None)
 
 
@@ -41,7 +41,7 @@ def open_runtime(host: Host, backend: str, arguments: Sequence[str] = ()) -> Sta
     opened for, or of this process; none for a recorded host without a task. Errors: `UsageError` for an unknown
     runtime, or for arguments that end in the middle of an option; `HostReadError`.
     """
-    from gpubind.launch.prepare import start_on
+    from gpubind.launch.prepare import make_start
     from gpubind.runtimes import get_runtime
 
-    return start_on(host, get_runtime(backend), tuple(arguments))
+    return make_start(host, get_runtime(backend), tuple(arguments))

@@ -69,8 +69,8 @@ def words(plan: Plan, start: Start, image: Optional[Image] = None) -> Optional[R
     express; `OutputError`.
     """
     from gpubind.api.layout import need_layout
-    from gpubind.launch.prepare import Files, in_image, layout_of, staged
+    from gpubind.launch.prepare import FilePolicy, in_image, layout_of, write_start_files
 
     need_layout(layout_of(start, plan.image), plan, start.runtime.name)
     start = in_image(start, image)
-    return start.runtime.arguments(plan, start, staged(plan, start, Files()))
+    return start.runtime.arguments(plan, start, write_start_files(plan, start, FilePolicy()))

@@ -34,7 +34,7 @@ from gpubind.host.survey import look_around
 from gpubind.host.surveyed import SurveyedHost, is_in_a_home
 from gpubind.image.facts import Image, read_image
 from gpubind.inventory.cdi.specs import read_registry
-from gpubind.launch.prepare import preflight_on
+from gpubind.launch.prepare import make_preflight
 from gpubind.machine.budget import renew
 from gpubind.model import CAPABILITIES, VENDORS, Finding, HostPath, Request, Stat
 from gpubind.model.arch import Architecture, architecture
@@ -185,17 +185,17 @@ def _answer(host: Host, question: Question) -> str:
         texts = [plan.to_json()]
     except NothingToBindError as error:
         plan = empty_plan(GPUBIND_LAYOUT, None, question.request.vendors)
-        texts = [_told(error)]
+        texts = [_error_text(error)]
     except GpubindError as error:
         if isinstance(error, BoundError) or error.code == "unreadable-file":
             raise
-        return _told(error)
+        return _error_text(error)
     for runtime in (None, *map(RUNTIMES.__getitem__, question.backends)):
-        texts += map(str, check(preflight_on(host, plan, question.image, runtime)))
+        texts += map(str, check(make_preflight(host, plan, question.image, runtime)))
     return "\n".join(texts)
 
 
-def _told(error: GpubindError) -> str:
+def _error_text(error: GpubindError) -> str:
     return "\n".join((error.code, error.what, error.where, error.why, error.hint))
 
 

@@ -13,9 +13,17 @@ from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.host.open import open_host
 from gpubind.image.facts import Image
-from gpubind.launch.caller import begin
+from gpubind.launch.caller import read_start_facts
 from gpubind.launch.execute import callers_environ, find_program
-from gpubind.launch.prepare import Files, layout_of, prepare, start_on, with_words, without_choice, write_generated
+from gpubind.launch.prepare import (
+    FilePolicy,
+    layout_of,
+    make_start,
+    prepare,
+    prepare_with_plan,
+    without_gpu_variables,
+    write_generated,
+)
 from gpubind.model import ContainerPath, Finding, HostPath, Plan
 from gpubind.planner.placement import CDI_LAYOUT_NAME, cdi_layout
 from gpubind.planner.planning import PlanQuery, plan_host, plan_or_empty
@@ -73,7 +81,7 @@ def _for_runtime(form: PrintForm, host: Host, query: PlanQuery, image: Optional[
         callers = {name: value for name, value in callers.items() if name in _PLACES}
     environ = runtime.render_environ(form.name, callers)
     program = find_program(runtime.name, environ) if host.local is not None else None
-    start = begin(runtime, program, form.arguments, environ, host, allow_writable=form.allow_writable)
+    start = read_start_facts(runtime, program, form.arguments, environ, host, allow_writable=form.allow_writable)
     return _render_start(form, prepare(host, query, start, image, files_of(form)))
 
 
@@ -97,13 +105,13 @@ def _render_mounts(form: PrintForm, plan: Plan) -> str:
     )
 
 
-def files_of(form: PrintForm) -> Files:
+def files_of(form: PrintForm) -> FilePolicy:
     """Return where the generated files of a text in *form* are written."""
     if form.name in DOCUMENT_FORMATS or (
         form.name in PERSISTENT_DOCUMENTS and PERSISTENT_DOCUMENTS[form.name].outlives_command
     ):
-        return Files(kept_as=form.name, stage_dir=form.stage_dir)
-    return Files(stage_dir=form.stage_dir if form.name in PERSISTENT_DOCUMENTS else None)
+        return FilePolicy(kept_as=form.name, stage_dir=form.stage_dir)
+    return FilePolicy(stage_dir=form.stage_dir if form.name in PERSISTENT_DOCUMENTS else None)
 
 
 def _as_variables(form: PrintForm, host: Host, query: PlanQuery, image: Optional[Image]) -> tuple[Plan, str]:
@@ -114,9 +122,9 @@ def _as_variables(form: PrintForm, host: Host, query: PlanQuery, image: Optional
     name = next((name for name, program in programs.items() if program), ENV_RUNTIMES[0])
     # A module is for every caller: it depends on no variable of this one's.
     environ = {} if row.outlives_command else RUNTIMES[name].render_environ(f"{name}-env", callers)
-    start = begin(RUNTIMES[name], programs.get(name), (), environ, host)
+    start = read_start_facts(RUNTIMES[name], programs.get(name), (), environ, host)
     if row.outlives_command:
-        query, host = _for_every_job(query), without_choice(host)  # each job keeps its own
+        query, host = _for_every_job(query), without_gpu_variables(host)  # each job keeps its own
     prepared = _with_findings(prepare(host, query, start, image, files_of(form)._replace(environ=callers)))
     return prepared.plan, row.document.render(prepared, callers)
 
@@ -162,10 +170,10 @@ def render(
         what = f"`{form}` is not a format of {start.runtime.name}, which the start is by"
         hint = f"plan and render with start=open_runtime(host, {runtime.name!r})"
         raise UsageError("other-runtime", what, hint=hint)
-    start = start or start_on(host, runtime, ())
+    start = start or make_start(host, runtime, ())
     need_layout(layout_of(start, image), plan, runtime.name)
     printed = PrintForm(form, stage_dir=stage_dir)
-    return _render_start(printed, with_words(host, plan, start, image, files_of(printed)))[1]
+    return _render_start(printed, prepare_with_plan(host, plan, start, image, files_of(printed)))[1]
 
 
 def _not_rendered(form: str) -> UsageError:

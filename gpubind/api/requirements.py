@@ -23,10 +23,10 @@ def read_expectation(path: str, query: PlanQuery) -> Expectation:
     if not data.lstrip().startswith(b"{"):
         with in_file(path):
             return parse_expectation(data)._replace(source_file=path)
-    from gpubind.api.diff import parsed, without_job
+    from gpubind.api.diff import parse_host_or_plan, without_job
 
     with in_file(path):
-        good = parsed(path, data)
+        good = parse_host_or_plan(path, data)
     if not isinstance(good, Plan):
         request = query.request._replace(gpus=None, like=None)
         good = plan_host(without_job(good), query._replace(request=request))

@@ -43,11 +43,11 @@ def start(
     `gpu-required`), whose `findings` are the reasons; `CommandError` for a program that the image lacks;
     `RuntimeLimitError`; `StartError`; those of `open_image` and `plan`.
     """
-    from gpubind.launch.choose import read_start
+    from gpubind.launch.choose import parse_start
     from gpubind.launch.start import become, make_command
 
     host = host or open_host()
-    start_request, findings = _asked(
+    start_request, findings = _make_request(
         host,
         PlanQuery(request, listfile),
         dry_run=dry_run,
@@ -57,7 +57,7 @@ def start(
         allow_writable=allow_writable,
     )
     action: Action = "exec" if command else "run"
-    line = read_start(action, (image, *command), backend, start_request.environ, elsewhere=start_request.elsewhere)
+    line = parse_start(action, (image, *command), backend, start_request.environ, elsewhere=start_request.elsewhere)
     result = make_command(start_request, action, line)
     if not dry_run:
         become(result)
@@ -86,14 +86,14 @@ def wrap(
     that cannot be read); those of `start`.
     """
     from gpubind.launch.execute import this_package
-    from gpubind.launch.start import written
+    from gpubind.launch.start import write_command_file
     from gpubind.launch.wrap.start import command_of_line
 
     if host is not None and environ is not None:
         hint = "give the environment to the host: open_host(environ=...)"
         raise UsageError("wrong-use", "wrap is given both a host and an environment", hint=hint)
     host = host or open_host(environ=environ)
-    start_request, findings = _asked(
+    start_request, findings = _make_request(
         host,
         PlanQuery(request, listfile),
         dry_run=dry_run,
@@ -111,10 +111,10 @@ def wrap(
         return (*this_package(), "wrap", "--")
 
     result, _ = command_of_line(args, start_request.environ, lambda: start_request, again, start_request.report)
-    return result._replace(argv=result.argv if dry_run else written(result), findings=tuple(findings))
+    return result._replace(argv=result.argv if dry_run else write_command_file(result), findings=tuple(findings))
 
 
-def _asked(host: Host, query: PlanQuery, *, dry_run: bool, **more: Any) -> tuple[StartRequest, list[Finding]]:
+def _make_request(host: Host, query: PlanQuery, *, dry_run: bool, **more: Any) -> tuple[StartRequest, list[Finding]]:
     """Return the request for a start on *host*, and the list to which its messages go as findings.
 
     Errors: `UsageError` (code `host-to-start`).

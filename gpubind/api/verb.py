@@ -7,7 +7,7 @@ from functools import wraps
 from itertools import chain
 from typing import Any, TypeVar, cast
 
-from gpubind.errors import UsageError, closed
+from gpubind.errors import UsageError, closed_error
 from gpubind.machine.budget import one_command
 from gpubind.model import Plan
 
@@ -44,7 +44,7 @@ def verb(function: _Verb) -> _Verb:
 def _need(name: str, value: object, kind: str) -> None:
     """Raise `UsageError` if *value* is not of *kind*, the text of an annotation, or is closed."""
     if getattr(value, "is_closed", False):
-        raise closed(str(getattr(value, "label", "") or value.facts.label))  # type: ignore[attr-defined]
+        raise closed_error(str(getattr(value, "label", "") or value.facts.label))  # type: ignore[attr-defined]
     is_optional = kind.startswith("Optional[")
     kind = kind[len("Optional[") : -1] if is_optional else kind
     if (value is None and is_optional) or _is(value, kind):

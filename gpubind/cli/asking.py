@@ -36,7 +36,7 @@ def fleet_request(
     chosen = engine or default_engine()
     return FleetRequest(
         parse_nodes(nodes),
-        words_for(action, {name: value for name, value in values.items() if origins[name] == "line"}),
+        node_args(action, {name: value for name, value in values.items() if origins[name] == "line"}),
         chosen,
         _number(timeout, "--timeout"),
         None if fanout is None else _number(fanout, "--fanout"),
@@ -50,7 +50,7 @@ def _number(text: str, option: str) -> int:
     return int(text)
 
 
-def words_for(action: str, values: Mapping[str, Any]) -> tuple[str, ...]:
+def node_args(action: str, values: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the command line of gpubind on a node: *action* with the values *values* on the line of `fleet`.
 
     A value that is the default of its option is on that line, too: it precedes the variables and the files of the node.
@@ -62,13 +62,13 @@ def words_for(action: str, values: Mapping[str, Any]) -> tuple[str, ...]:
         if parameter not in options:
             others = {option.parameter: option for option in command_of("fleet").options}
             raise UsageError("wrong-use", f"`gpubind {action}` does not have {others[parameter].name}")
-        args += _spelled(options[parameter], value)
+        args += _option_args(options[parameter], value)
     if "gpus" in options and "gpus" not in values:
         args.append("--gpus=all")  # of the node, and not of the job that asks it
     return tuple(args)
 
 
-def _spelled(option: Option, value: Any) -> list[str]:
+def _option_args(option: Option, value: Any) -> list[str]:
     if option.metavar:
         return [f"{option.name}={item}" for item in (value if isinstance(value, list) else [value])]
     return [name for name, on in option.spellings.items() if name.startswith("--") and on is bool(value)]

@@ -27,13 +27,13 @@ COMPLETION = "_GPUBIND_COMPLETE"
 class Option(NamedTuple):
     """An option of a command."""
 
-    spelled: str
+    syntax: str
     """As in help: `-o, --output FILE`. The name of a value follows the names of an option that takes one."""
     help: str
     group: Group
     field: str = ""
     """The field of `Request` that it sets, or `listfile`."""
-    repeats: bool = False
+    is_repeatable: bool = False
     """Whether it takes several values; without values, whether it is counted."""
     default: Any = None
     required: bool = False
@@ -42,29 +42,29 @@ class Option(NamedTuple):
     choices: Choices = ()
     unknown: str = ""
     """The code of the error about a value that is none of the choices; empty: they are what a shell may complete."""
-    commas: bool = False
+    splits_commas: bool = False
     """Whether several of the choices may stand in one value."""
     is_expert: bool = False
     """Whether only `--help all` and the manual list it."""
-    stands_for: str = ""
+    expands_to: str = ""
     """The word that this flag is short for: the command gets the value of that option."""
 
     @property
     def spellings(self) -> dict[str, bool]:
         """Return the names of the option, each with what it means for a flag."""
-        tokens = self.spelled.replace(",", "").split()
+        tokens = self.syntax.replace(",", "").split()
         return {token: not token.startswith("--no-") for token in tokens if token.startswith("-")}
 
     @property
     def name(self) -> str:
         """Return its long name."""
-        names = self.spelled.split(", ")
+        names = self.syntax.split(", ")
         return names[0 if names[0].startswith("--") else 1].partition(" ")[0]
 
     @property
     def metavar(self) -> str:
         """Return the name of its value; empty if it takes none."""
-        return self.spelled.rpartition(", ")[2].partition(" ")[2]
+        return self.syntax.rpartition(", ")[2].partition(" ")[2]
 
     @property
     def key(self) -> str:
@@ -85,7 +85,7 @@ class Option(NamedTuple):
     @property
     def unset(self) -> Any:
         """Return the value where nothing sets it."""
-        return self.default if self.metavar or self.default else 0 if self.repeats else False
+        return self.default if self.metavar or self.default else 0 if self.is_repeatable else False
 
 
 class Argument(NamedTuple):
@@ -94,7 +94,7 @@ class Argument(NamedTuple):
     parameter: str
     metavar: str
     help: str
-    many: bool = False
+    takes_rest: bool = False
     """Whether it takes all words that are left."""
     required: bool = True
     choices: Choices = ()
@@ -154,7 +154,7 @@ PLAN_OPTIONS = (
         field="caps",
         preset="settings",
         choices=(*CAPABILITIES, "all"),
-        commas=True,
+        splits_commas=True,
     ),
     Option(
         "--gpus all|none|LIST",
@@ -170,14 +170,14 @@ PLAN_OPTIONS = (
         "Plan for this CDI device, of any vendor; implies --source cdi. Repeatable. [nvidia.com/gpu=all]",
         "Which GPUs and files",
         field="cdi_devices",
-        repeats=True,
+        is_repeatable=True,
     ),
     Option(
         "--cdi-dir DIR",
         "Where CDI specs are, below --dev-root; the last directory wins. Repeatable. [/etc/cdi, /var/run/cdi]",
         "Which GPUs and files",
         field="cdi_directories",
-        repeats=True,
+        is_repeatable=True,
         preset="settings",
         is_expert=True,
     ),
@@ -204,7 +204,7 @@ PLAN_OPTIONS = (
         "Also search this directory. Repeatable.",
         "Which GPUs and files",
         field="library_path",
-        repeats=True,
+        is_repeatable=True,
         preset="settings",
         is_expert=True,
     ),
@@ -313,7 +313,7 @@ BACKEND = Option(
     choices=(*RUNTIMES, "auto"),
 )
 BACKEND_ARGUMENTS = Option(
-    "--backend-arg ARGUMENT", "An argument for the runtime itself. Repeatable.", "Launch", repeats=True
+    "--backend-arg ARGUMENT", "An argument for the runtime itself. Repeatable.", "Launch", is_repeatable=True
 )
 ALLOW_WRITABLE = Option(
     "--allow-writable", "Bind files that you may write, with a runtime that does not support read-only binds.", "Launch"
@@ -324,11 +324,11 @@ CHECK_FIRST = Option(
 REQUIRE_GPU = Option("--require-gpu", "Do not start without a GPU.", "Launch", preset="settings")
 DRY_RUN = Option("--dry-run", "Print the command instead.", "Launch")
 STRICT = Option("--strict", "Exit 1 on a warning, too.", "Filtering", preset="settings")
-JSON = Option("--json", "The same as --format json.", "Output", stands_for="--format=json")
+JSON = Option("--json", "The same as --format json.", "Output", expands_to="--format=json")
 OUTPUT = Option("-o, --output FILE", "Write to a file. [standard output]", "Output")
 QUIET = Option("-q, --quiet", "Do not report findings.", "Output")
 MEMO_HELP = "-vv: also whether a kept answer was given."
-VERBOSE = Option("-v, --verbose", f"Report notes, too. {MEMO_HELP}", "Output", repeats=True)
+VERBOSE = Option("-v, --verbose", f"Report notes, too. {MEMO_HELP}", "Output", is_repeatable=True)
 
 CONFIGURABLE = tuple(
     option for option in (*PLAN_OPTIONS, BACKEND, CHECK_FIRST, REQUIRE_GPU, STRICT) if option.preset == "settings"
@@ -340,10 +340,10 @@ class Subcommand(NamedTuple):
     """A command of gpubind."""
 
     name: str
-    work: Callable[..., None]
+    run: Callable[..., None]
     """Called with each value by its name, and with what the shared options ask for as `PlanOptions`."""
     help: str
-    own: tuple[Option, ...]
+    own_options: tuple[Option, ...]
     """Its own options. One that has the name of a shared option takes its place."""
     arguments: tuple[Argument, ...] = ()
     shared: tuple[Option, ...] = PLAN_OPTIONS
@@ -361,4 +361,4 @@ class Subcommand(NamedTuple):
     @property
     def options(self) -> tuple[Option, ...]:
         """Return all options, in the order of help."""
-        return tuple({option.name: option for option in (*self.shared, *self.own)}.values())
+        return tuple({option.name: option for option in (*self.shared, *self.own_options)}.values())

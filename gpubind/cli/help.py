@@ -106,7 +106,7 @@ def _row(parameter: Union[Option, Argument]) -> tuple[str, str]:
     has_default = isinstance(parameter.default, str) and parameter.default and "[" not in parameter.help
     default = f" [{parameter.default}]" if has_default else ""
     variable = f" ({parameter.variable})" if parameter.variable else ""
-    return parameter.spelled, parameter.help + default + variable
+    return parameter.syntax, parameter.help + default + variable
 
 
 def _rows(rows: Rows, width: int) -> list[str]:

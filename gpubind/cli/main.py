@@ -60,7 +60,7 @@ def main(argv: Optional[list[str]] = None, recorder: Optional[AbstractContextMan
             with one_command(times_of(system.environ().get(VARIABLE))):
                 return run_line(line)
 
-    return _guarded(run, args)
+    return _run_reporting_errors(run, args)
 
 
 def finish(answer: Unfinished, args: list[str]) -> int:
@@ -68,18 +68,18 @@ def finish(answer: Unfinished, args: list[str]) -> int:
 
     def rest() -> None:
         if answer.start is None:
-            from gpubind.cli.output import unprinted
+            from gpubind.cli.output import stdout_error
 
-            raise unprinted(answer.error) from answer.error
+            raise stdout_error(answer.error) from answer.error
         from gpubind.launch.execute import execute
 
         path, argv, environ = answer.start
         execute(argv, environ, path)
 
-    return _guarded(rest, args)
+    return _run_reporting_errors(rest, args)
 
 
-def _guarded(work: Callable[[], Optional[int]], args: list[str]) -> int:
+def _run_reporting_errors(work: Callable[[], Optional[int]], args: list[str]) -> int:
     """Do *work* for the command line *args*, and return the exit code. Every error is reported here; none gets out."""
     try:
         return work() or EXIT_OK
@@ -100,7 +100,7 @@ def _guarded(work: Callable[[], Optional[int]], args: list[str]) -> int:
             return EXIT_INTERRUPTED
         if isinstance(error, MemoryError) or _UNMAPPED in str(error):
             return _report_no_memory(error, args)
-        gpubind_error = _known(error) if isinstance(error, OSError) else None
+        gpubind_error = _as_gpubind_error(error) if isinstance(error, OSError) else None
         if gpubind_error is not None:
             return _report(gpubind_error, args)
         _complain(_bug(error), args)
@@ -123,25 +123,25 @@ def _report_no_memory(error: Exception, args: list[str]) -> int:
     return _report(no_memory, args)
 
 
-def _known(error: OSError) -> Optional[GpubindError]:
+def _as_gpubind_error(error: OSError) -> Optional[GpubindError]:
     """Return *error* as one of gpubind's, if it came of standard output or of gpubind's own files; else None."""
-    unseen = _unseen(error) if error.filename is not None else None
+    unseen = _unreadable_data_error(error) if error.filename is not None else None
     if unseen is None and error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF):  # of what typer writes itself
-        from gpubind.cli.output import unprinted
+        from gpubind.cli.output import stdout_error
 
-        return unprinted(error)
+        return stdout_error(error)
     return unseen
 
 
-def _unseen(error: OSError) -> Optional[GpubindError]:
+def _unreadable_data_error(error: OSError) -> Optional[GpubindError]:
     """Return the error about a file of gpubind's own that could not be read; None for any other *error*."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         error.__traceback__ = None  # what is open there is closed, and leaves room to load what tells it
-    from gpubind.machine.answers import answer_in, could_not_look
+    from gpubind.machine.answers import inspection_error, missing_from
 
-    if answer_in(error) is not None:
+    if missing_from(error) is not None:
         return None
-    return could_not_look(str(error.filename), error)
+    return inspection_error(str(error.filename), error)
 
 
 def _report(error: GpubindError, args: list[str]) -> int:
@@ -162,7 +162,7 @@ def _report(error: GpubindError, args: list[str]) -> int:
     except _UNLOADED:
         system.write_error(f"error: {error.code}: {error.what}\n".encode("ascii", "replace"))
     try:
-        _answer_in_form(args, error)
+        _write_error_document(args, error)
     except _UNLOADED:
         pass
     except GpubindError:  # it has no reader, or no room; the error itself is written above
@@ -177,7 +177,7 @@ def _is_interrupt(error: Optional[BaseException]) -> bool:
     return error is not None
 
 
-def _answer_in_form(args: list[str], error: GpubindError) -> None:
+def _write_error_document(args: list[str], error: GpubindError) -> None:
     """Write *error* to standard output, if *args* ask there for JSON or for a scheduler's line, and get none."""
     from gpubind.cli.output import write_document
     from gpubind.cli.reader import requested_format
@@ -191,9 +191,9 @@ def _answer_in_form(args: list[str], error: GpubindError) -> None:
 
 def _complain(text: str, args: Sequence[str] = ()) -> None:
     """Write *text* to standard error; of the command line *args* of an OCI runtime, to its log, too."""
-    from gpubind.cli.output import complain
+    from gpubind.cli.output import write_stderr
 
-    complain(text)
+    write_stderr(text)
     if args[:1] == [_OCI]:
         from gpubind.launch.oci.log import log
         from gpubind.launch.oci.passing import split

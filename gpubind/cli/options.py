@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 def run(command: Subcommand, values: Mapping[str, Any], origins: Mapping[str, Origin]) -> None:
     """Do the work of *command* with *values*. Errors: as the command, each with the setting that is wrong."""
-    names = {option.parameter for option in command.shared} - {option.parameter for option in command.own}
+    names = {option.parameter for option in command.shared} - {option.parameter for option in command.own_options}
     others = {name: value for name, value in values.items() if name not in names}
     if command.remote:
         others["origins"] = origins
     if not command.shared:
-        return command.work(**others)
+        return command.run(**others)
     if values.get("require") is not None:
         _need_no_host(command, origins)
     shared = {name: values[name] for name in names}
@@ -34,11 +34,11 @@ def run(command: Subcommand, values: Mapping[str, Any], origins: Mapping[str, Or
         # A root that a site or variable sets is meant for this machine, not for a recorded one.
         shared.update((name, None) for name in ("root", "dev_root") if origins.get(name) != "line")
     try:
-        command.work(options=_plan_options(shared, origins), **others)
+        command.run(options=_plan_options(shared, origins), **others)
     except UsageError as error:
         from gpubind.cli.settings import place_of
 
-        name = _option(error.field) if error.field else _ABOUT.get(error.code)
+        name = _option_of_field(error.field) if error.field else _ABOUT.get(error.code)
         about = (option for option in command.options if option.name == name)
         error.where = error.where or "".join(place_of(option, origins[option.parameter]) for option in about)
         raise
@@ -56,9 +56,9 @@ def _plan_options(values: Mapping[str, Any], origins: Mapping[str, Origin]) -> P
 
 def _field(option: Option, value: Any) -> Any:
     """Return *value* as a field has it: `compute,utility` as the names, which `checked` compares with those known."""
-    if option.commas:
+    if option.splits_commas:
         return tuple(sorted({name.strip() for name in value.split(",")} - {""}))
-    return tuple(value) if option.repeats else value
+    return tuple(value) if option.is_repeatable else value
 
 
 def _need_no_host(command: Subcommand, origins: Mapping[str, Origin]) -> None:
@@ -79,13 +79,13 @@ _ABOUT = {
 """The options that errors are about which are about no field of `Request`."""
 
 
-_NAME_PATHS = (("--root", "--dev-root"), ("--list", "--library-path", "--cdi-dir"))
+_PATH_OPTIONS = (("--root", "--dev-root"), ("--list", "--library-path", "--cdi-dir"))
 """The options that name the sources of a plan; the paths of the second ones are below the first ones."""
 
 
 def _drop_untrusted(values: dict[str, Any], origins: Mapping[str, Origin], command: Subcommand) -> None:
     """Replace those of *values* that root's command does not take from a variable."""
-    for names in _NAME_PATHS:
+    for names in _PATH_OPTIONS:
         path_options = [option for option in PLAN_OPTIONS if option.name in names]
         parameters = {
             option.variable: option.parameter for option in path_options if origins.get(option.parameter) == "variable"
@@ -122,7 +122,9 @@ def open_host_of(options: PlanOptions) -> Host:
 
 
 @contextmanager
-def reading(host: Host, request: Optional[Request] = None, listfile: Optional[ListFile] = None) -> Iterator[None]:
+def report_unreadable(
+    host: Host, request: Optional[Request] = None, listfile: Optional[ListFile] = None
+) -> Iterator[None]:
     """Report what of *host* is ignored, or could not be read, within."""
     from gpubind.cli.output import report
     from gpubind.host.base import dev_root_assumed, not_looked_at
@@ -148,9 +150,9 @@ def query_of(options: PlanOptions, like: Optional[str] = None) -> PlanQuery:
     """Return what the options ask of a plan."""
     from gpubind.planner.planning import PlanQuery
 
-    return PlanQuery(options.request._replace(like=like), options.listfile, _option, options.by_site)
+    return PlanQuery(options.request._replace(like=like), options.listfile, _option_of_field, options.by_site)
 
 
-def _option(field: str) -> str:
+def _option_of_field(field: str) -> str:
     """Return the option that sets *field*."""
     return next((each.name for each in (*PLAN_OPTIONS, LIKE) if each.field == field), f"--{field}")

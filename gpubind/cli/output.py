@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Optional
 from gpubind.documents.text import printable, render_error, render_finding, render_line, without_surrogates
 from gpubind.errors import GpubindError, OutputError, StdoutClosedError, UsageError
 from gpubind.machine import system
-from gpubind.machine.budget import tell
-from gpubind.machine.listener import cannot_sign, why_not_served, wrote
+from gpubind.machine.budget import report_progress
+from gpubind.machine.listener import mark_uncacheable, report_output, why_not_served
 from gpubind.model import Finding
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def write_document(text: str, path: Optional[str]) -> None:
     if path is None or path == "-":
         _to_stdout(data)
     else:
-        cannot_sign("a file is written")
+        mark_uncacheable("a file is written")
         _to_file(data, path)
 
 
@@ -59,7 +59,7 @@ def _made() -> Made:
 
     epoch = system.environ().get("SOURCE_DATE_EPOCH")
     if epoch is None:
-        cannot_sign("the time is on the page")
+        mark_uncacheable("the time is on the page")
     elif not (epoch.isascii() and epoch.isdigit() and len(epoch) < 12):
         hint = "set it to seconds since 1970, or unset it"
         raise UsageError("wrong-use", f"SOURCE_DATE_EPOCH is not a number of seconds: `{epoch[:100]}`", hint=hint)
@@ -111,18 +111,18 @@ def has_colour(path: Optional[str]) -> bool:
     return is_shown or bool(system.environ().get("FORCE_COLOR"))
 
 
-def complain(text: str) -> None:
+def write_stderr(text: str) -> None:
     """Write *text* to standard error, if there is one."""
     text = without_surrogates(text)
-    wrote(text)
-    _say(text)
+    report_output(text)
+    _write_message(text)
 
 
 def report_memo(*, is_requested: bool) -> None:
     """Report why no memo has answered, if that is *is_requested* by -vv. A memo that answers reports it itself."""
     why = why_not_served() if is_requested else None
     if why is not None:
-        _say(f"memo: not served: {printable(why)}\n")
+        _write_message(f"memo: not served: {printable(why)}\n")
 
 
 def progress(*, quiet: bool) -> AbstractContextManager[None]:
@@ -134,13 +134,13 @@ def progress(*, quiet: bool) -> AbstractContextManager[None]:
     return progress_line()
 
 
-def counting(label: str, total: int) -> AbstractContextManager[Callable[[], None]]:
+def count_progress(label: str, total: int) -> AbstractContextManager[Callable[[], None]]:
     """Show on a terminal how many of *total* things are done: the context's value is called for each."""
     if not _has_terminal():
         return nullcontext(lambda: None)
-    from gpubind.cli.tables import counter
+    from gpubind.cli.tables import progress_counter
 
-    return counter(label, total)
+    return progress_counter(label, total)
 
 
 def _has_terminal() -> bool:
@@ -148,8 +148,8 @@ def _has_terminal() -> bool:
     return sys.stderr is not None and sys.stderr.isatty() and system.environ().get("TERM", "dumb") != "dumb"
 
 
-def _say(text: str) -> None:
-    tell("")
+def _write_message(text: str) -> None:
+    report_progress("")
     if sys.stderr is not None:
         with suppress(OSError, UnicodeError):
             sys.stderr.write(text)
@@ -158,16 +158,16 @@ def _say(text: str) -> None:
 
 def warn(error: GpubindError) -> None:
     """Report *error* as a warning: the command goes on without."""
-    complain(render_error(error, "warning"))
+    write_stderr(render_error(error, "warning"))
 
 
 def report(findings: Iterable[Finding], *, brief: bool = False) -> None:
     """Write findings to standard error; *brief*: a line each, and none for notes."""
     for finding in findings:
         if not brief:
-            complain(render_finding(finding))
+            write_stderr(render_finding(finding))
         elif finding.severity != "note":
-            complain(render_line(finding))
+            write_stderr(render_line(finding))
 
 
 def reporter(*, quiet: bool, verbose: bool) -> Callable[[Message], None]:
@@ -181,7 +181,7 @@ def reporter(*, quiet: bool, verbose: bool) -> Callable[[Message], None]:
             warn(message)
         elif verbose or not message.is_detail:
             parts = (message.severity, message.code, printable(message.text))
-            complain(f"{': '.join(filter(None, parts))}\n")
+            write_stderr(f"{': '.join(filter(None, parts))}\n")
 
     return ignore if quiet else write
 
@@ -195,24 +195,24 @@ def report_folded(findings: Iterable[Finding]) -> None:
         if finding.severity == "note":
             notes[finding.code] = notes.get(finding.code, 0) + 1
         else:
-            complain(render_finding(finding))
+            write_stderr(render_finding(finding))
     if notes:
         codes = ", ".join(f"{code} ({number})" if number > 1 else code for code, number in notes.items())
-        complain(f"{with_count(sum(notes.values()), 'note')}, in full with -v: {codes}\n")
+        write_stderr(f"{with_count(sum(notes.values()), 'note')}, in full with -v: {codes}\n")
 
 
 def _to_stdout(data: bytes) -> None:
     if sys.stdout is None:
         raise StdoutClosedError("stdout-closed", "standard output is closed")
-    wrote(data)
+    report_output(data)
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
     except OSError as error:
-        raise unprinted(error) from error
+        raise stdout_error(error) from error
 
 
-def unprinted(error: OSError) -> GpubindError:
+def stdout_error(error: OSError) -> GpubindError:
     """Return *error* of a write to standard output as one of gpubind's."""
     if isinstance(error, BrokenPipeError):
         return StdoutClosedError("stdout-closed", "standard output was closed early")

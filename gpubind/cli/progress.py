@@ -13,11 +13,11 @@ from typing import Optional
 
 from gpubind.documents.text import printable
 from gpubind.machine import system
-from gpubind.machine.budget import watched_by
+from gpubind.machine.budget import report_progress_to
 
 PATIENCE_S = 1.0
 """How long no progress is shown."""
-EVERY_S = 0.1
+INTERVAL_S = 0.1
 _ERASE = "\r\x1b[K"
 
 
@@ -39,17 +39,17 @@ def progress_line() -> Iterator[None]:
         if not label:
             show("")
         elif time.monotonic() >= next_s and _is_in_front():
-            next_s = time.monotonic() + EVERY_S
-            show(line_of(label, bytes_read, total, system.columns(2) - 1))
+            next_s = time.monotonic() + INTERVAL_S
+            show(format_progress(label, bytes_read, total, system.columns(2) - 1))
 
     try:
-        with watched_by(watch):
+        with report_progress_to(watch):
             yield
     finally:
         show("")
 
 
-def line_of(label: str, bytes_read: int, total: Optional[int], width: int) -> str:
+def format_progress(label: str, bytes_read: int, total: Optional[int], width: int) -> str:
     """Return how far the read of *label* is, in *width* columns: `reading app.tar: 1.2 of 20.0 GiB`."""
     shift, unit = (30, "GiB") if (bytes_read if total is None else total) >> 30 else (20, "MiB")
     amount = f"{bytes_read / (1 << shift):.1f}" + (f" of {total / (1 << shift):.1f}" if total is not None else "")

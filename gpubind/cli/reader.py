@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 
 from gpubind.cli.commands import MODULES, command_of
 from gpubind.cli.declarations import COMPLETION, HELP, VERSION, Argument, Option, Origin, Subcommand, choices_of
-from gpubind.errors import EXIT_OK, EXIT_USAGE, GpubindError, WrongUseError, like, one_of
+from gpubind.errors import EXIT_OK, EXIT_USAGE, GpubindError, WrongUseError, did_you_mean, suggest_known
 from gpubind.frozen import NamedTuple
 from gpubind.machine import system
 
@@ -29,7 +29,7 @@ class ParsedLine(NamedTuple):
     """The first thing that is wrong. The values are then those that can be read all the same."""
 
 
-_TWICE = {
+_REPEAT_HINTS = {
     **dict.fromkeys(("--image", "--host"), "`check` takes --image and --host several times"),
     "--format": "--json is --format json",
 }
@@ -56,13 +56,13 @@ def parse_line(command: Subcommand, args: Sequence[str], environ: Mapping[str, s
     parsed, others, wrong = _scan(command, args)
     if HELP.parameter in parsed and not wrong:
         return ParsedLine({HELP.parameter: others[:1] == ["all"]}, {})
-    wrong += _twice(command, parsed)
+    wrong += _repeat_errors(command, parsed)
     line = ParsedLine({}, {})
     for argument in command.arguments:
-        line.values[argument.parameter] = (others if argument.many else others[0]) if others else None
+        line.values[argument.parameter] = (others if argument.takes_rest else others[0]) if others else None
         if argument.required and not others:
             wrong.append(_missing(command, argument.metavar))
-        others = [] if argument.many else others[1:]
+        others = [] if argument.takes_rest else others[1:]
     wrong += [
         _missing(command, each.name) for each in command.options if each.required and each.parameter not in parsed
     ]
@@ -77,24 +77,24 @@ def parse_line(command: Subcommand, args: Sequence[str], environ: Mapping[str, s
         defaults = {}
         wrong.append(error)
     for option in command.options:
-        if not option.stands_for:
+        if not option.expands_to:
             value, origin = _resolved(option, parsed, environ, defaults)
             if value is None and origin == "variable":
                 wrong.append(_not_boolean(command, option, environ))
             line.values[option.parameter], line.origins[option.parameter] = value, origin
-    wrong += _unknown(command, line)
+    wrong += _choice_errors(command, line)
     return line._replace(error=_with_hint(wrong[0], command, args)) if wrong else line
 
 
-def _twice(command: Subcommand, parsed: dict[str, Any]) -> Iterator[WrongUseError]:
+def _repeat_errors(command: Subcommand, parsed: dict[str, Any]) -> Iterator[WrongUseError]:
     """Make one of the values *parsed* to an option that takes one, and yield what is wrong where there are several."""
     for option in command.options:
         values = parsed.get(option.parameter)
-        if option.metavar and not option.repeats and values:
+        if option.metavar and not option.is_repeatable and values:
             if len(values) == 1:
                 (parsed[option.parameter],) = values
             else:
-                hint = _TWICE.get(option.name, "")
+                hint = _REPEAT_HINTS.get(option.name, "")
                 yield WrongUseError("given-twice", f"{option.name} is given twice, and can have one value", hint=hint)
 
 
@@ -108,7 +108,7 @@ def _not_boolean(command: Subcommand, option: Option, environ: Mapping[str, str]
     return WrongUseError("wrong-use", message, where=f"the variable {option.variable}", hint=hint)
 
 
-def _unknown(command: Subcommand, line: ParsedLine) -> Iterator[WrongUseError]:
+def _choice_errors(command: Subcommand, line: ParsedLine) -> Iterator[WrongUseError]:
     """Yield what is wrong with a value of *line* that must be one of the choices of its option, and is not."""
     parameters: tuple[Union[Argument, Option], ...] = (*command.arguments, *command.options)
     for each in parameters:
@@ -116,7 +116,10 @@ def _unknown(command: Subcommand, line: ParsedLine) -> Iterator[WrongUseError]:
             if value not in choices_of(each):
                 from gpubind.cli.settings import place_of
 
-                message, hint = f"unknown {each.parameter.rstrip('_')} `{value}`", one_of(choices_of(each), value)
+                message, hint = (
+                    f"unknown {each.parameter.rstrip('_')} `{value}`",
+                    suggest_known(choices_of(each), value),
+                )
                 where = place_of(each, line.origins[each.parameter]) if isinstance(each, Option) else ""
                 yield WrongUseError(each.unknown, message, where=where, hint=hint)
 
@@ -176,7 +179,7 @@ def _command_first(args: Sequence[str]) -> Sequence[str]:
 class _Scan(NamedTuple):
     """What a command line gives, before anything is required of it."""
 
-    given: dict[str, Any]
+    values: dict[str, Any]
     """By parameter; of an option with a value all that it is given."""
     others: list[str]
     wrong: list[GpubindError]
@@ -186,14 +189,14 @@ def _scan(command: Subcommand, args: Iterable[str]) -> _Scan:
     """Read *args* as options of *command* and others. A word that is wrong is skipped."""
     by_name = {name: (option, on) for option in (*command.options, HELP) for name, on in option.spellings.items()}
     scan = _Scan({}, [], [])
-    parsed, others = scan.given, scan.others
+    parsed, others = scan.values, scan.others
     remaining = [*args][::-1]
     while remaining:
         arg = remaining.pop()
         if arg == "--":
             others += remaining[::-1]
             break
-        name, attached = _parted(arg)
+        name, attached = _split_option(arg)
         if arg == "-" or not arg.startswith("-") or (name not in by_name and _is_sentence(arg, command)):
             others.append(arg)
             if command.starts:
@@ -201,13 +204,13 @@ def _scan(command: Subcommand, args: Iterable[str]) -> _Scan:
                 break
             continue
         if name not in by_name:
-            near = like([spelling for spelling in by_name if spelling.startswith("--")], name)
+            near = did_you_mean([spelling for spelling in by_name if spelling.startswith("--")], name)
             message = f"gpubind {command.name} has no option `{name}`"
             scan.wrong.append(WrongUseError("unknown-option", message, hint=near))
             continue
         option, on = by_name[name]
-        if option.stands_for and not parsed.get(option.parameter):
-            remaining.append(option.stands_for)
+        if option.expands_to and not parsed.get(option.parameter):
+            remaining.append(option.expands_to)
         if option.metavar:
             if attached is None and not remaining:
                 message = f"gpubind {command.name}: option '{name}' requires an argument"
@@ -215,7 +218,7 @@ def _scan(command: Subcommand, args: Iterable[str]) -> _Scan:
                 break
             parsed.setdefault(option.parameter, []).append(remaining.pop() if attached is None else attached)
             continue
-        parsed[option.parameter] = parsed.get(option.parameter, 0) + 1 if option.repeats else on
+        parsed[option.parameter] = parsed.get(option.parameter, 0) + 1 if option.is_repeatable else on
         if attached is not None:
             if arg.startswith("--") or attached.startswith("-"):
                 message = f"gpubind {command.name}: option '{name}' does not take a value"
@@ -230,7 +233,7 @@ def _is_sentence(arg: str, command: Subcommand) -> bool:
     return not command.starts and " " in (arg.partition("=")[0] if arg.startswith("--") else arg)
 
 
-def _parted(arg: str) -> tuple[str, Optional[str]]:
+def _split_option(arg: str) -> tuple[str, Optional[str]]:
     """Return the name of the option in *arg*, and what is attached to it."""
     if not arg.startswith("--"):
         return arg[:2], arg[2:] or None
@@ -241,7 +244,7 @@ def _parted(arg: str) -> tuple[str, Optional[str]]:
 def _value_of(option: Option, text: str) -> Any:
     """Return the value that *text*, of a variable, gives *option*; None if it gives none."""
     if option.metavar:
-        return text.split() if option.repeats else text
+        return text.split() if option.is_repeatable else text
     return _BOOLEANS.get(text.strip().lower())
 
 
@@ -287,9 +290,9 @@ def _no_command(args: Sequence[str]) -> WrongUseError:
 
     line, first = suggestion(args), args[0].partition("=")[0]
     if not first.startswith("-"):
-        hint = line.rstrip() or one_of(MODULES, first)
+        hint = line.rstrip() or suggest_known(MODULES, first)
         return WrongUseError("unknown-command", f"unknown command `{first}`", hint=hint)
-    hint = (line or like([HELP.name, VERSION.name], first)) + "`gpubind --help` lists the options"
+    hint = (line or did_you_mean([HELP.name, VERSION.name], first)) + "`gpubind --help` lists the options"
     if first in (HELP.name, VERSION.name):
         return WrongUseError("wrong-use", f"gpubind: option '{first}' does not take a value", hint=hint)
     return WrongUseError("unknown-option", f"gpubind has no option `{first}`", hint=hint)
@@ -297,11 +300,11 @@ def _no_command(args: Sequence[str]) -> WrongUseError:
 
 def _show(*pages: Page, to_stderr: bool = False) -> int:
     from gpubind.cli.help import render_page
-    from gpubind.cli.output import complain, help_width, write_document
+    from gpubind.cli.output import help_width, write_document, write_stderr
 
     text = "\n\n".join(render_page(page, help_width()) for page in pages)
     if to_stderr:
-        complain(text)
+        write_stderr(text)
         return EXIT_USAGE
     write_document(text, None)
     return EXIT_OK

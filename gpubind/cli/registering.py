@@ -18,10 +18,10 @@ from gpubind.frozen import NamedTuple
 from gpubind.host.programs import PROGRAM_DIRECTORIES
 from gpubind.launch.execute import this_package
 from gpubind.machine import system
-from gpubind.machine.answers import answer_in, could_not_look, facts, is_file, may, real_path
-from gpubind.machine.links import Link, follow
+from gpubind.machine.answers import facts, has_access, inspection_error, is_file, missing_from, real_path
+from gpubind.machine.links import Link, walk_path
 from gpubind.machine.regular import read_beginning, read_regular
-from gpubind.machine.trust import is_obeyed
+from gpubind.machine.trust import is_trusted_path
 from gpubind.model import Missing
 from gpubind.model.files import ABSENT, FORBIDDEN
 
@@ -87,7 +87,7 @@ class Setup(NamedTuple):
     """The directory for programs of an ordinary user."""
     config_home: Optional[str] = None
 
-    def real(self, path: str) -> str:
+    def resolve(self, path: str) -> str:
         """Return the path on this machine of *path*, whose links are followed as by a process of the root directory.
 
         Errors: `HostReadError` for a loop of links.
@@ -101,13 +101,13 @@ class Setup(NamedTuple):
             status = facts(host_path, follow=False)
             return Link(system.readlink(host_path)) if status is not None and stat.S_ISLNK(status.st_mode) else entry
 
-        resolved = follow(path, "", "", step, os.path.dirname)[0]
+        resolved = walk_path(path, "", "", step, os.path.dirname)[0]
         if isinstance(resolved, Missing):
-            raise could_not_look(self.root + path, OSError(errno.ELOOP, os.strerror(errno.ELOOP)))
+            raise inspection_error(self.root + path, OSError(errno.ELOOP, os.strerror(errno.ELOOP)))
         return self.root + resolved
 
     @property
-    def of(self) -> registration.Engine:
+    def engine_spec(self) -> registration.Engine:
         """How the engine is told."""
         return registration.ENGINES[self.engine]
 
@@ -121,7 +121,7 @@ class Setup(NamedTuple):
         """The program that the engine needs for its own option, if any. A user's daemon has no directory in its PATH
         where the user may write.
         """
-        return f"{PROGRAMS}/{self.of.hook}" if self.of.hook and self.data_home is None else ""
+        return f"{PROGRAMS}/{self.engine_spec.hook}" if self.engine_spec.hook and self.data_home is None else ""
 
     @property
     def launcher(self) -> str:
@@ -131,11 +131,11 @@ class Setup(NamedTuple):
 
     @property
     def configuration(self) -> str:
-        path = self.of.configuration
+        path = self.engine_spec.configuration
         return path if self.config_home is None else self.config_home + path[len("/etc") :]
 
 
-def registered(setup: Setup) -> tuple[FileChange, ...]:
+def changes_to_register(setup: Setup) -> tuple[FileChange, ...]:
     """Return the changes that register gpubind. Errors: those of reading; `RuntimeLimitError` (`no-runtime`).
 
     `UsageError`: `setup-conflict`, `setup-untrusted`.
@@ -150,14 +150,14 @@ def registered(setup: Setup) -> tuple[FileChange, ...]:
     )
     changes = [_written(setup, setup.launcher, text)]
     if setup.hook and not _has_hook(setup):
-        text = _HOOK.format(header=HEADER.format(engine=setup.engine), engine=setup.engine, name=setup.of.hook)
+        text = _HOOK.format(header=HEADER.format(engine=setup.engine), engine=setup.engine, name=setup.engine_spec.hook)
         changes.append(_written(setup, setup.hook, text))
     entry = Registration(setup.name, setup.launcher, setup.is_default)
     path = setup.configuration
     before = _read(setup, path)
     with _about(setup, path):
-        after = setup.of.register(before, entry)
-        is_first = before is None or setup.of.remove(before, None, setup.launcher) == before
+        after = setup.engine_spec.register(before, entry)
+        is_first = before is None or setup.engine_spec.remove(before, None, setup.launcher) == before
     copy = FileChange(path + COPY, _read(setup, path + COPY), before, is_copy=True)
     if is_first and copy.is_one:  # one of an earlier time would return what is no longer wanted
         changes.append(copy)
@@ -167,7 +167,7 @@ def registered(setup: Setup) -> tuple[FileChange, ...]:
 def _need_trusted(setup: Setup) -> None:
     """Raise `UsageError` (`setup-untrusted`) if engines would run, as root, what others can change."""
     files = (*setup.program, *this_package())
-    untrusted = next((file for file in files if not is_obeyed(file)), None)
+    untrusted = next((file for file in files if not is_trusted_path(file)), None)
     if untrusted is not None:
         why = "users other than root could change it, or a directory above it"
         hint = "install it where only root may write: `pipx install --global .` in the checkout, or a package"
@@ -176,12 +176,12 @@ def _need_trusted(setup: Setup) -> None:
         )
 
 
-def removed(setup: Setup) -> tuple[FileChange, ...]:
-    """Return the changes that undo `registered`. Errors: those of reading; `UsageError` (`setup-conflict`)."""
+def changes_to_remove(setup: Setup) -> tuple[FileChange, ...]:
+    """Return the changes that undo `changes_to_register`. Errors: those of reading; `UsageError` (`setup-conflict`)."""
     path = setup.configuration
     before, copy = _read(setup, path), _read(setup, path + COPY)
     with _about(setup, path):
-        after = None if before is None else setup.of.remove(before, copy, setup.launcher)
+        after = None if before is None else setup.engine_spec.remove(before, copy, setup.launcher)
     changes = [FileChange(path, before, _restored(setup, before, after, copy))]
     if copy is not None:
         copy_after = None if changes[0].after == copy else copy
@@ -197,7 +197,7 @@ def _restored(setup: Setup, before: Optional[bytes], after: Optional[bytes], cop
     """Return *copy*, byte for byte, if it means what *after* means; else *after*."""
     if copy is None or after is None or before == after:
         return after
-    return copy if setup.of.meaning(after) == setup.of.meaning(copy) else after
+    return copy if setup.engine_spec.meaning(after) == setup.engine_spec.meaning(copy) else after
 
 
 def apply(setup: Setup, changes: tuple[FileChange, ...]) -> None:
@@ -206,7 +206,7 @@ def apply(setup: Setup, changes: tuple[FileChange, ...]) -> None:
     for change in changes:
         if not change.is_one:
             continue
-        path = setup.real(change.path)
+        path = setup.resolve(change.path)
         try:
             if change.after is None:
                 system.unlink(path)
@@ -223,7 +223,7 @@ def _mode(setup: Setup, change: FileChange) -> Optional[int]:
     """Return the permissions of the file of *change*; None for those that it has, or that a new file gets."""
     if not change.is_copy:
         return 0o755 if change.is_program else None
-    status = facts(setup.real(change.path[: -len(COPY)]))
+    status = facts(setup.resolve(change.path[: -len(COPY)]))
     return stat.S_IMODE(status.st_mode) & 0o777 if status is not None else 0o600
 
 
@@ -249,52 +249,52 @@ def _about(setup: Setup, path: str) -> Iterator[None]:
 
 def _has_hook(setup: Setup) -> bool:
     """Return whether a program of that name is there that is not gpubind's."""
-    places = (f"{directory}/{setup.of.hook}" for directory in PROGRAM_DIRECTORIES)
+    places = (f"{directory}/{setup.engine_spec.hook}" for directory in PROGRAM_DIRECTORIES)
     return any(_is_program(setup, path) for path in places if path != setup.hook)
 
 
 def _is_program(setup: Setup, path: str) -> bool:
-    host_path = setup.real(path)
-    return is_file(host_path) and may(host_path, os.X_OK)
+    host_path = setup.resolve(path)
+    return is_file(host_path) and has_access(host_path, os.X_OK)
 
 
 def _runtime(setup: Setup) -> str:
     """Return the path of the runtime that takes over. Errors: `RuntimeLimitError` (code `no-runtime`)."""
-    names = setup.of.runtimes if setup.runtime is None else (setup.runtime,)
+    names = setup.engine_spec.runtimes if setup.runtime is None else (setup.runtime,)
     is_path = names[0].startswith("/")
     places = names if is_path else tuple(f"{directory}/{name}" for name in names for directory in PROGRAM_DIRECTORIES)
     runtime = next((path for path in places if _is_program(setup, path)), None)
     if runtime is None:
         message, where = f"there is no {' or '.join(names)}", ":".join(PROGRAM_DIRECTORIES)
         if is_path:
-            message, where = "the runtime is not a program", setup.real(names[0])
+            message, where = "the runtime is not a program", setup.resolve(names[0])
         raise RuntimeLimitError("no-runtime", message, where=where, hint="install it, or name its path with --runtime")
     if _is_gpubind(setup, runtime):
         message, why = "the runtime that takes over is gpubind itself", "each call would start the next one without end"
-        hint = f"name the program that starts containers: --runtime {setup.of.runtimes[0]}"
-        raise RuntimeLimitError("no-runtime", message, where=setup.real(runtime), why=why, hint=hint)
+        hint = f"name the program that starts containers: --runtime {setup.engine_spec.runtimes[0]}"
+        raise RuntimeLimitError("no-runtime", message, where=setup.resolve(runtime), why=why, hint=hint)
     return runtime
 
 
 def _is_gpubind(setup: Setup, path: str) -> bool:
     """Return whether the program *path* is gpubind, or a launcher that `setup` wrote. Errors: `HostReadError`."""
-    host_path = setup.real(path)
+    host_path = setup.resolve(path)
     try:
         head = read_beginning(host_path, HEAD_LIMIT)
     except OSError as error:
-        if answer_in(error) == FORBIDDEN:
+        if missing_from(error) == FORBIDDEN:
             return False  # a program that only its owner may read
-        raise could_not_look(host_path, error) from error
+        raise inspection_error(host_path, error) from error
     is_launcher = any(registration.is_ours(head, engine) for engine in registration.ENGINES)
     return is_launcher or real_path(host_path) == real_path(setup.program[0])
 
 
 def _read(setup: Setup, path: str) -> Optional[bytes]:
     """Return the bytes of *path*; None without such a file."""
-    host_path = setup.real(path)
+    host_path = setup.resolve(path)
     try:
         return read_regular(host_path, SIZE_LIMIT)
     except OSError as error:
-        if answer_in(error) == ABSENT:
+        if missing_from(error) == ABSENT:
             return None
-        raise could_not_look(host_path, error) from error
+        raise inspection_error(host_path, error) from error

@@ -14,7 +14,7 @@ from typing import Optional, Union
 
 from gpubind.machine import system
 from gpubind.machine.answers import exists, is_directory
-from gpubind.machine.links import Link, follow
+from gpubind.machine.links import Link, walk_path
 from gpubind.machine.system import OpenDirectory
 from gpubind.machine.trust import acts_as_root
 from gpubind.machine.writing import replace
@@ -34,7 +34,7 @@ def write_file(path: str, data: bytes, mode: Optional[int] = None) -> None:
     wider permissions than *mode*. Errors: `OSError`, also for a link, a file or a pipe of another user that lies in
     wait.
     """
-    resolved = _place_of(path)
+    resolved = _resolve(path)
     directory, name = os.path.dirname(resolved), os.path.basename(resolved)
     if not name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -44,7 +44,7 @@ def write_file(path: str, data: bytes, mode: Optional[int] = None) -> None:
         _write(place, name, data, mode, is_open=directory.startswith("/proc/"))
 
 
-def _place_of(path: str) -> str:
+def _resolve(path: str) -> str:
     """Return where *path* leads, without links; a link in a directory of open files below /proc stays."""
 
     def step(directory: str, name: str) -> Union[str, Link]:
@@ -52,11 +52,11 @@ def _place_of(path: str) -> str:
         status = _facts(entry)
         if status is None or not stat.S_ISLNK(status.st_mode):
             return entry
-        _need_own(status, system.stat(directory), _THEIR_LINK, everywhere=acts_as_root())
+        _require_own_file(status, system.stat(directory), _THEIR_LINK, everywhere=acts_as_root())
         return entry if directory.startswith("/proc/") and directory.endswith("/fd") else Link(system.readlink(entry))
 
     start = "/" if path.startswith("/") else system.current_directory()
-    place, reached, _ = follow(path, start, "/", step, os.path.dirname, is_directory)
+    place, reached, _ = walk_path(path, start, "/", step, os.path.dirname, is_directory)
     if isinstance(place, Missing):
         number = errno.ELOOP if place == LOOP else errno.ENOTDIR if exists(reached) else errno.ENOENT
         raise OSError(number, os.strerror(number))
@@ -70,13 +70,13 @@ def _write(place: OpenDirectory, name: str, data: bytes, mode: Optional[int], *,
         replace(place, name, data, mode)
         return
     if not is_open:
-        _need_own(status, place.facts(), _THEIR_FILE)
+        _require_own_file(status, place.facts(), _THEIR_FILE)
     with place.open(name, _WRITE | (os.O_APPEND if is_open else 0), follow=is_open) as file:
         status = file.facts()
         if is_open or not stat.S_ISREG(status.st_mode):
             file.write(data)
             return
-        _need_own(status, place.facts(), _THEIR_FILE)
+        _require_own_file(status, place.facts(), _THEIR_FILE)
     mode = stat.S_IMODE(status.st_mode) & 0o777 if mode is None else mode
     replace(place, name, data, mode, owner=(status.st_uid, status.st_gid))
 
@@ -88,7 +88,7 @@ def _facts(path: str, place: Optional[OpenDirectory] = None) -> Optional[os.stat
         return None
 
 
-def _need_own(status: os.stat_result, directory: os.stat_result, why: str, *, everywhere: bool = False) -> None:
+def _require_own_file(status: os.stat_result, directory: os.stat_result, why: str, *, everywhere: bool = False) -> None:
     """Raise `PermissionError` for what another user put into a *directory* where everybody may write, or *everywhere*.
 
     The owner of the directory may put anything there.

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Optional
 
 from gpubind.cli.declarations import CONFIGURABLE, Option, Origin, Subcommand
-from gpubind.errors import FormatError, in_file, one_of
+from gpubind.errors import FormatError, in_file, suggest_known
 from gpubind.machine import system
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ SIZE_LIMIT = 256 << 10
 _WHAT = "malformed configuration file"
 
 KEYS = {
-    **{each.key: (list if each.repeats else str) if each.metavar else bool for each in CONFIGURABLE},
+    **{each.key: (list if each.is_repeatable else str) if each.metavar else bool for each in CONFIGURABLE},
     "format": str,
     **dict.fromkeys(("ignore", "require", "severity"), dict),
 }
@@ -94,13 +94,13 @@ def ignored_findings(values: Iterable[str]) -> dict[tuple[str, Optional[str]], s
         code_and_subject(selector, f"`ignore` in {path}"): reason or path for selector, reason in configured.items()
     }
     for text in values:
-        for item in _words(text):
-            selector, reason = _named_and_reason(item)
+        for item in _split_items(text):
+            selector, reason = _split_reason(item)
             ignored[code_and_subject(selector)] = reason or "--ignore"
     return ignored
 
 
-def site_severities() -> Severities:
+def configured_severities() -> Severities:
     """Return the severities of findings that configuration files set, each with its file.
 
     Errors: `UsageError` (code `unknown-code`), `FormatError` (code `bad-config`) for any other word.
@@ -115,18 +115,18 @@ def site_severities() -> Severities:
     path = file_of("severity")
     for code, severity in configured.items():
         if severity not in SEVERITIES:
-            raise _malformed(path, f"`severity.{code}` is `{severity}`", one_of(SEVERITIES, severity))
+            raise _malformed(path, f"`severity.{code}` is `{severity}`", suggest_known(SEVERITIES, severity))
     return {code_and_subject(code, f"`severity` in {path}"): (level, path) for code, level in configured.items()}
 
 
 def site_check() -> CheckRequest:
-    """Return a check with the ignored findings and the severities that are configured. Errors: as `site_severities`."""
+    """Return a check with the ignored findings and the severities that are configured. Errors: as `configured_severities`."""
     from gpubind.api.check import CheckRequest
 
-    return CheckRequest(reasons=ignored_findings(()), severities=site_severities())
+    return CheckRequest(reasons=ignored_findings(()), severities=configured_severities())
 
 
-def site_expectation() -> Optional[Expectation]:
+def configured_expectation() -> Optional[Expectation]:
     """Return what configuration files require of a node; None without `require`.
 
     Errors: `FormatError` (code `bad-expectation`) with file and key.
@@ -141,7 +141,7 @@ def site_expectation() -> Optional[Expectation]:
         return expectation_of_table(table, "require.")._replace(source_file=path)
 
 
-def _words(text: str) -> list[str]:
+def _split_items(text: str) -> list[str]:
     """Split *text* at the commas between findings. A comma in a subject or a reason is not followed by a code."""
     from gpubind.rules.table import CODES
 
@@ -158,7 +158,7 @@ _CDI_DEVICE = r"[a-z0-9-]+:[\w.-]+\.[\w-]+/[\w.-]+=[^=]*"
 """A code whose subject is a CDI device, which has a `=` in its name: `cdi-conflict:nvidia.com/gpu=0`."""
 
 
-def _named_and_reason(item: str) -> tuple[str, str]:
+def _split_reason(item: str) -> tuple[str, str]:
     """Return CODE[:SUBJECT] and the reason of *item*; the reason is empty if it has none."""
     device = re.match(_CDI_DEVICE, item)
     end = device.end() if device else len(item.partition("=")[0])
@@ -166,13 +166,13 @@ def _named_and_reason(item: str) -> tuple[str, str]:
 
 
 def _read(path: str) -> dict[str, Any]:
-    from gpubind.machine.answers import could_not_look
+    from gpubind.machine.answers import inspection_error
     from gpubind.machine.regular import read_if_there
 
     try:
         data = read_if_there(path, SIZE_LIMIT)
     except OSError as error:
-        raise could_not_look(path, error, "a configuration file cannot be read") from error
+        raise inspection_error(path, error, "a configuration file cannot be read") from error
     if data is None:
         return {}
     from gpubind.formats.text.toml import parse_toml
@@ -182,7 +182,7 @@ def _read(path: str) -> dict[str, Any]:
     for key, value in settings.items():
         kind = KEYS.get(key)
         if kind is None:
-            raise _malformed(path, f"unknown key `{key}`", one_of(sorted(KEYS), key))
+            raise _malformed(path, f"unknown key `{key}`", suggest_known(sorted(KEYS), key))
         items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         has_texts = key == "require" or all(isinstance(item, str) for item in items)  # require is read on its own
         if not isinstance(value, kind) or not has_texts:

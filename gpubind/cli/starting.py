@@ -9,7 +9,7 @@ from typing import Optional
 from gpubind.cli.declarations import PlanOptions
 from gpubind.cli.options import open_host_of, query_of
 from gpubind.cli.output import report_memo, reporter
-from gpubind.cli.settings import ignored_findings, site_severities
+from gpubind.cli.settings import configured_severities, ignored_findings
 from gpubind.errors import UsageError
 from gpubind.launch.execute import callers_environ
 from gpubind.launch.target import StartRequest
@@ -42,6 +42,6 @@ def start_request(
         check=check,
         allow_writable=allow_writable,
         reasons=ignored_findings(()) if check else {},
-        severities=site_severities() if check else {},
+        severities=configured_severities() if check else {},
         report=reporter(quiet=quiet, verbose=verbose > 0),
     )

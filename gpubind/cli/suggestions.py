@@ -13,11 +13,11 @@ from gpubind.frozen import NamedTuple
 from gpubind.machine import system
 from gpubind.model import VENDOR_ROWS
 
-Words = tuple[str, ...]
+Args = tuple[str, ...]
 
-_OTHER_NAMES = {"--gpu": "--gpus", "--nvidia": "--nv", "--amd": "--rocm", "--img": "--image"}
+_FOREIGN_OPTIONS = {"--gpu": "--gpus", "--nvidia": "--nv", "--amd": "--rocm", "--img": "--image"}
 """What other programs call an option."""
-_NAMED = {"check": ("--image", "--program"), "plan": ("--image",), "record": ("--output",)}
+_OPERAND_OPTIONS = {"check": ("--image", "--program"), "plan": ("--image",), "record": ("--output",)}
 """The options that words without a name are for, in their order, of commands that take no such words."""
 _VENDOR_FLAGS = {name: f"--{row.option}" for vendor, row in VENDOR_ROWS.items() for name in (vendor, row.option)}
 
@@ -25,12 +25,12 @@ _VENDOR_FLAGS = {name: f"--{row.option}" for vendor, row in VENDOR_ROWS.items() 
 def suggestion(args: Sequence[str]) -> str:
     """Return `did you mean ...? ` with the command line that *args* probably mean; empty if none is known."""
     line = tuple(args)
-    for step in (_a_command_first, _options_by_our_names, _words_by_name, _runtime_options_apart):
+    for step in (_insert_command, _rename_foreign_options, _name_operands, _separate_runtime_options):
         line = step(line)
     return "" if line == tuple(args) else f"did you mean `{shlex.join(('gpubind', *line))}`? "
 
 
-def _a_command_first(args: Words) -> Words:
+def _insert_command(args: Args) -> Args:
     """Put the command before the options, or add the one that takes such words."""
     from gpubind.runtimes.cmdline.programs import PROGRAMS
 
@@ -49,20 +49,20 @@ def _a_command_first(args: Words) -> Words:
     return ("plan", *options) if options and not remaining else args
 
 
-def _options_by_our_names(args: Words) -> Words:
+def _rename_foreign_options(args: Args) -> Args:
     """Spell options of other programs as gpubind does: only where the line is for no other program."""
     if args[0] in STARTS or args[0] not in MODULES:
         return args
     spellings = _spellings(args[0])
-    renames = {name: option for name, option in _OTHER_NAMES.items() if option in spellings}
+    renames = {name: option for name, option in _FOREIGN_OPTIONS.items() if option in spellings}
     return tuple("=".join((renames.get(name, name), *value)) for name, *value in (arg.split("=", 1) for arg in args))
 
 
-def _words_by_name(args: Words) -> Words:
+def _name_operands(args: Args) -> Args:
     """Put the option before each word that *args* give without one: `check IMAGE` is `check --image IMAGE`."""
     command, options, others = args[0], args[:0], args[1:]
     operands: list[str] = []
-    if command not in _NAMED or _spellings(command).get(args[-1]):
+    if command not in _OPERAND_OPTIONS or _spellings(command).get(args[-1]):
         return args
     if command == "plan" and others and others[-1] in _VENDOR_FLAGS:
         return (command, *others[:-1], _VENDOR_FLAGS[others[-1]])
@@ -74,13 +74,13 @@ def _words_by_name(args: Words) -> Words:
                 break  # it is the program's
             return args  # the next word may be its value
         operands, others = [*operands, *(arg for arg in others[:1] if arg != "--")], others[1:]
-    free = [name for name in _NAMED[command] if name not in {arg.partition("=")[0] for arg in options}]
+    free = [name for name in _OPERAND_OPTIONS[command] if name not in {arg.partition("=")[0] for arg in options}]
     if command == "check" and "--image" in options and any(arg.endswith(".sif") for arg in operands):
         free = ["--image"] * len(operands)  # an image is not a program of another
     return (command, *options, *(arg for pair in zip(free, operands) for arg in pair)) if operands else args
 
 
-def _runtime_options_apart(args: Words) -> Words:
+def _separate_runtime_options(args: Args) -> Args:
     """Put the runtime's own options of a start after `--`, right before IMAGE.
 
     `-e A=b IMAGE` is docker's: to Apptainer, `-e` is a switch, and `A=b` would be the image.
@@ -91,21 +91,21 @@ def _runtime_options_apart(args: Words) -> Words:
         return args
     ours, _ = _options(args[0], args[1:])
     backends = [value for name, value in zip(ours, ours[1:]) if name == "--backend" and value in RUNTIMES]
-    readings = [line for runtime in (backends or RUNTIMES) for line in _apart(runtime, args)]
-    return min(readings, key=lambda line: "=" in line.image, default=_Apart(args, "")).words
+    readings = [line for runtime in (backends or RUNTIMES) for line in _separate(runtime, args)]
+    return min(readings, key=lambda line: "=" in line.image, default=_SeparatedLine(args, "")).args
 
 
-class _Apart(NamedTuple):
+class _SeparatedLine(NamedTuple):
     """A command line with the runtime's options apart, and what stands in it for IMAGE."""
 
-    words: Words
+    args: Args
     image: str
 
 
-def _apart(runtime: str, args: Words) -> Iterator[_Apart]:
+def _separate(runtime: str, args: Args) -> Iterator[_SeparatedLine]:
     """Yield *args* with the options of *runtime* apart from gpubind's; nothing if one of them is unknown."""
-    ours: Words = ()
-    runtime_options: Words = ()
+    ours: Args = ()
+    runtime_options: Args = ()
     remaining = args[1:]
     while remaining and remaining[0].startswith("-") and remaining[0] != "--":
         options, tail = _options(args[0], remaining)
@@ -115,22 +115,22 @@ def _apart(runtime: str, args: Words) -> Iterator[_Apart]:
         ours, runtime_options, remaining = (*ours, *options), (*runtime_options, *remaining[:count]), tail[count:]
     remaining = remaining[1:] if remaining[:1] == ("--",) else remaining
     if runtime_options and remaining:
-        yield _Apart((args[0], *ours, "--", *runtime_options, *remaining), remaining[0])
+        yield _SeparatedLine((args[0], *ours, "--", *runtime_options, *remaining), remaining[0])
 
 
-def _length(runtime: str, action: str, args: Words) -> int:
+def _length(runtime: str, action: str, args: Args) -> int:
     """Return how many of *args* the option of *runtime* has with which they begin; 0 if it is none."""
-    from gpubind.launch.wrap.command import own_options
+    from gpubind.launch.wrap.command import split_options
 
     for count in range(1, min(3, len(args)) + 1):
         with suppress(UsageError):
-            options, _ = own_options(runtime, action, (*args[:count], "IMAGE"))
+            options, _ = split_options(runtime, action, (*args[:count], "IMAGE"))
             if len(options) == count:
                 return count
     return 0
 
 
-def _options(command: str, args: Words) -> tuple[Words, Words]:
+def _options(command: str, args: Args) -> tuple[Args, Args]:
     """Return the options of *command* with which *args* begin, and the rest."""
     spellings = _spellings(command)
     at = 0

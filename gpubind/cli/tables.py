@@ -55,7 +55,7 @@ def render_tables(tables: Iterable[Table], width: int, last: str = "", *, colour
 
 
 @contextmanager
-def counter(label: str, total: int) -> Iterator[Callable[[], None]]:
+def progress_counter(label: str, total: int) -> Iterator[Callable[[], None]]:
     """Show on standard error how many of *total* things are done, as long as the context is."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

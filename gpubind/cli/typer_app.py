@@ -48,9 +48,9 @@ def _option(option: Option) -> Any:
     return TyperOption(
         param_decls=[option.parameter, *short, "/".join(long)],
         type=str if option.metavar else None,
-        is_flag=not (option.metavar or option.repeats) or None,
-        count=not option.metavar and option.repeats,
-        multiple=bool(option.metavar) and option.repeats,
+        is_flag=not (option.metavar or option.is_repeatable) or None,
+        count=not option.metavar and option.is_repeatable,
+        multiple=bool(option.metavar) and option.is_repeatable,
         metavar=option.metavar or None,
         help=re.split(r"\.( |$)| \[|: ", option.help, maxsplit=1)[0],
         autocompletion=lambda _context, _words, incomplete: _choices(option, incomplete),
@@ -62,13 +62,13 @@ def _argument(argument: Argument) -> Any:
         param_decls=[argument.parameter],
         type=str,
         required=argument.required,
-        nargs=-1 if argument.many else 1,
+        nargs=-1 if argument.takes_rest else 1,
         metavar=argument.metavar,
         autocompletion=lambda _context, _words, incomplete: _choices(argument, incomplete),
     )
 
 
 def _choices(parameter: Union[Option, Argument], incomplete: str) -> list[str]:
-    commas = isinstance(parameter, Option) and parameter.commas
+    commas = isinstance(parameter, Option) and parameter.splits_commas
     before = incomplete[: incomplete.rfind(",") + 1] if commas else ""
     return [before + choice for choice in choices_of(parameter)]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal, Optional, Union, get_args
 
 from gpubind import __version__
-from gpubind.documents.check.report import folded
+from gpubind.documents.check.report import fold_findings
 from gpubind.documents.diff.comparison import Comparison, Fold, compare_hosts
 from gpubind.documents.diff.snapshot import Snapshot
 from gpubind.documents.tables import Column, Row, Table, make_table
@@ -75,7 +75,7 @@ class NodeRecord(NamedTuple):
     text: str
 
 
-_Found = tuple[str, str, str]
+_FindingKey = tuple[str, str, str]
 """Severity, code and subject of a finding."""
 Result = Union[CheckedNode, NodeError, NodeRecord, Snapshot]
 
@@ -200,7 +200,7 @@ class AnswerGroups:
 def _key(answer: NodeAnswer) -> object:
     result = answer.result
     if isinstance(result, CheckedNode):
-        return answer.exit, answer.gpubind, result.digest, result.drivers, result.worst, _found(answer)
+        return answer.exit, answer.gpubind, result.digest, result.drivers, result.worst, _finding_keys(answer)
     if isinstance(result, Snapshot):
         return result.digest, result.driver
     if result is not None:
@@ -220,13 +220,13 @@ def answers_table(groups: Iterable[NodeGroup], fold: Fold) -> Table:
         Column("answer", always_shown=True),
     )
     listed = [(group, _cells(group)) for group in groups]
-    common: dict[Row, frozenset[_Found]] = {}
+    common: dict[Row, frozenset[_FindingKey]] = {}
     for group, cells in listed:
-        findings = _found(group.answer)
+        findings = _finding_keys(group.answer)
         common[cells] = common.get(cells, findings) & findings
     rows = []
     for group, cells in listed:
-        distinct = sorted(_found(group.answer) - common[cells])
+        distinct = sorted(_finding_keys(group.answer) - common[cells])
         more = (
             "; " + shorten_list([f"{severity} {code} ({subject})" for severity, code, subject in distinct])
             if distinct
@@ -242,7 +242,7 @@ def _cells(group: NodeGroup) -> Row:
     return (answer_line(answer._replace(why=group.why)), *driver_and_digest(answer.result), answer.gpubind)
 
 
-def _found(answer: NodeAnswer) -> frozenset[_Found]:
+def _finding_keys(answer: NodeAnswer) -> frozenset[_FindingKey]:
     return frozenset((finding.severity, finding.code, finding.subject) for finding in answer.findings)
 
 
@@ -285,7 +285,7 @@ def render_findings_of(groups: Iterable[NodeGroup], fold: Fold, *, verbose: bool
     for group in groups:
         result = group.answer.result
         shown = [finding for finding in group.answer.findings if verbose or finding.severity != "note"]
-        text = "".join(map(render_finding, shown if verbose else folded(shown, brief=True)))
+        text = "".join(map(render_finding, shown if verbose else fold_findings(shown, brief=True)))
         if isinstance(result, NodeError):
             about = {name: getattr(result, name) or "" for name in ("where", "why", "hint")}
             text = render_error(GpubindError(result.code, result.what, **about))

@@ -32,7 +32,7 @@ def errors() -> dict[str, Any]:
     return loaded
 
 
-def mentioned(seen: str) -> tuple[str, ...]:
+def find_in_pages(seen: str) -> tuple[str, ...]:
     """Return the findings whose page has *seen*, a part of a message."""
     seen = " ".join(seen.split())
     is_quotable = " " in seen or re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|[0-9]{3}", seen)
@@ -47,7 +47,7 @@ def codes() -> tuple[tuple[str, str], ...]:
     return tuple(sorted({**kinds, **{code: _kind(code) for code in finding_texts()}}.items()))
 
 
-def near_names(name: str, known_names: Iterable[str]) -> tuple[str, ...]:
+def similar_names(name: str, known_names: Iterable[str]) -> tuple[str, ...]:
     """Return up to three of *known_names* and of the codes that are similar to *name*, the nearest first."""
     from difflib import get_close_matches  # only where a name means nothing
 

@@ -23,10 +23,10 @@ _BEGINS = re.compile(
     rb"|vk_(?:success|not_|timeout|event_|incomp|error_|pipeline_|suboptimal|thread_|operation_)|cl_[a-z]"
 )
 """How the names of codes begin, folded."""
-_ALMOST = re.compile(r"\b(?:cuda|hip|nvml|nccl|hsa_|ze_|vk_|cl_)[a-z0-9_]{4,60}\b", re.IGNORECASE)
+_CODE_LIKE = re.compile(r"\b(?:cuda|hip|nvml|nccl|hsa_|ze_|vk_|cl_)[a-z0-9_]{4,60}\b", re.IGNORECASE)
 """Words that may be meant as one."""
 _FEW = 3
-_LONG = 1 << 17
+_LONG_TEXT = 1 << 17
 """Bytes of a text for which it takes as long to look for a beginning as to read the tables."""
 _HEXADECIMAL = ("hsa", "level-zero")
 """Families whose numbers programs print so."""
@@ -69,7 +69,7 @@ def tables() -> dict[str, Any]:
 
 def may_have_codes(text: bytes) -> bool:
     """Return whether the folded *text* may have the name of a code."""
-    return len(text) > _LONG or _BEGINS.search(text) is not None
+    return len(text) > _LONG_TEXT or _BEGINS.search(text) is not None
 
 
 @lru_cache(maxsize=1)
@@ -86,32 +86,32 @@ def _names() -> dict[str, tuple[int, int]]:
 
 
 @lru_cache(maxsize=1)
-def code_words() -> frozenset[bytes]:
+def code_names() -> frozenset[bytes]:
     """Return the names of codes, folded."""
     return frozenset(name.encode() for name in _names())
 
 
 @lru_cache(maxsize=1)
-def _squeezed() -> dict[str, bytes]:
-    return {name.decode().replace("_", ""): name for name in sorted(code_words(), reverse=True)}
+def _squeezed_names() -> dict[str, bytes]:
+    return {name.decode().replace("_", ""): name for name in sorted(code_names(), reverse=True)}
 
 
-def code_named(name: bytes) -> Code:
-    """Return the code whose folded name is *name*, one of `code_words`."""
+def find_code_by_name(name: bytes) -> Code:
+    """Return the code whose folded name is *name*, one of `code_names`."""
     family, index = _names()[name.decode()]
     chosen = tables()["families"][family]
     return _code(chosen, chosen["codes"][index])
 
 
 @lru_cache(maxsize=256)
-def code_numbered(kind: str, text: str) -> Optional[Code]:
+def find_code_by_number(kind: str, text: str) -> Optional[Code]:
     """Return the code whose number is *text*, in a form of *kind*, or whose name is, as other languages write it.
 
     PyOpenCL writes `OUT_OF_RESOURCES` for `CL_OUT_OF_RESOURCES`, C++ `ErrorDeviceLost` for `VK_ERROR_DEVICE_LOST`.
     """
     if re.match(r"[a-z_]+$", text):
-        folded_name = _squeezed().get((kind + text).replace("_", "").replace("vkeerror", "vkerror"))
-        return None if folded_name is None else code_named(folded_name)
+        folded_name = _squeezed_names().get((kind + text).replace("_", "").replace("vkeerror", "vkerror"))
+        return None if folded_name is None else find_code_by_name(folded_name)
     number = int(text, 16 if text.lower().startswith("0x") else 10)
     for name in _NUMBERED[kind]:
         family = next(family for family in tables()["families"] if family["name"] == name)
@@ -123,7 +123,7 @@ def code_numbered(kind: str, text: str) -> Optional[Code]:
 
 def _code(family: dict[str, Any], row: list[Any]) -> Code:
     name, number, *_ = row
-    kind, meaning, causes = [*_own_or_of_cuda(row), ""][:3]
+    kind, meaning, causes = [*_kind_and_meaning(row), ""][:3]
     shown = f"{number:#x}" if family["name"] in _HEXADECIMAL else str(number)
     is_xid = family["name"] == "xid"
     description = f"Xid {shown}, {name}." if is_xid else f"{name} is number {shown} of {family['type']}."
@@ -134,7 +134,7 @@ def _code(family: dict[str, Any], row: list[Any]) -> Code:
     return Code(title, means, tables()["do"][family["do"]][kind], rank)
 
 
-def _own_or_of_cuda(row: list[Any]) -> list[str]:
+def _kind_and_meaning(row: list[Any]) -> list[str]:
     """Return kind and meaning of *row*; those of the code of CUDA with its number, if it has none."""
     if len(row) > 2:
         return row[2:]
@@ -162,11 +162,11 @@ def is_more_exact(code_name: bytes, message: str, like: Iterable[str]) -> bool:
     return message in tables()["general"] or (message in tables()["partial"] and not is_about)
 
 
-def near_codes(texts: Iterable[str]) -> tuple[str, ...]:
+def similar_codes(texts: Iterable[str]) -> tuple[str, ...]:
     """Return the names of codes that words of *texts* are almost, the first three."""
     from difflib import get_close_matches  # only where a name means nothing
 
-    words = [word.lower() for text in texts for word in _ALMOST.findall(text)][:_FEW]
+    words = [word.lower() for text in texts for word in _CODE_LIKE.findall(text)][:_FEW]
     near = (name for word in words for name in get_close_matches(word, _names(), n=1, cutoff=0.85))
     return tuple(dict.fromkeys(_as_defined(name) for name in near))
 

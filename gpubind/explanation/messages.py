@@ -34,9 +34,9 @@ from typing import Any, Optional
 from gpubind.explanation.gpu_codes import (
     Code,
     Rank,
-    code_named,
-    code_numbered,
-    code_words,
+    code_names,
+    find_code_by_name,
+    find_code_by_number,
     is_more_exact,
     may_have_codes,
     says_less,
@@ -306,7 +306,7 @@ def search(blocks: Iterable[bytes]) -> Log:
         originals = raw.split(b"\n")
         block = folded(raw) if not_searched is None else b""
         if not codes and may_have_codes(block):
-            codes = set(code_words())
+            codes = set(code_names())
         for number, line in _filled_lines(block):
             if budget.left < 0:
                 not_searched = count + number + 1
@@ -316,10 +316,10 @@ def search(blocks: Iterable[bytes]) -> Log:
                 if not line_words.isdisjoint(_failure_words()[0]):
                     complaints.append(piece[:_LINE])
                 if line_words.isdisjoint(codes):
-                    best = _best(piece, line_words, found_messages, budget)
+                    best = _best_hit(piece, line_words, found_messages, budget)
                 else:
-                    best = _best_or_code(piece, line_words, codes, budget)
-                best = best and best._replace(message=_of_vendor(best.message, piece))
+                    best = _best_hit_or_code(piece, line_words, codes, budget)
+                best = best and best._replace(message=_adapt_to_vendor(best.message, piece))
                 if best is not None and best.message.name not in found_messages:
                     text = originals[number][start : start + 2 * _LINE].decode("utf-8", "replace")
                     library = _as_written(best.library, text)
@@ -347,7 +347,7 @@ def _pieces(line: bytes) -> Iterator[tuple[int, bytes]]:
         yield start, line[start : start + _LINE]
 
 
-def _best(
+def _best_hit(
     line: bytes, line_words: frozenset[bytes], found_messages: Mapping[str, FoundMessage], budget: _Budget
 ) -> Optional[_Hit]:
     """Return what is meant in the folded *line* of these *line_words*.
@@ -356,7 +356,9 @@ def _best(
     """
     by_word = _by_word()
     phrases = [phrase for word in line_words & by_word.keys() for phrase in by_word[word] if phrase.words <= line_words]
-    if all(phrase.message is not None and _is_known(phrase.message, line, found_messages) for phrase in phrases):
+    if all(
+        phrase.message is not None and _is_already_found(phrase.message, line, found_messages) for phrase in phrases
+    ):
         return None
     for phrase in phrases:
         budget.spend(phrase, line)
@@ -368,11 +370,13 @@ def _best(
     )
 
 
-def _is_known(message: Message, line: bytes, found_messages: Mapping[str, FoundMessage]) -> bool:
+def _is_already_found(message: Message, line: bytes, found_messages: Mapping[str, FoundMessage]) -> bool:
     """Return whether what *message* means in *line* is *found_messages*."""
-    if message.name in found_messages or found_messages.keys().isdisjoint(_replacing().get(message.name, ())):
+    if message.name in found_messages or found_messages.keys().isdisjoint(
+        _replacements_by_name().get(message.name, ())
+    ):
         return message.name in found_messages
-    vendor_message = _instead().get((vendor_of(line), message.name))
+    vendor_message = _vendor_replacements().get((vendor_of(line), message.name))
     return vendor_message is not None and vendor_message.name in found_messages
 
 
@@ -400,7 +404,7 @@ def _vendor_pattern() -> re.Pattern[bytes]:
 
 
 @lru_cache(maxsize=1)
-def _instead() -> dict[tuple[Optional[str], str], Message]:
+def _vendor_replacements() -> dict[tuple[Optional[str], str], Message]:
     """Return the message of a vendor that is meant instead of another, by the vendor and the name of that one."""
     by_name = {row.name: row for row in messages()}
     tables: dict[str, dict[str, list[str]]] = table("messages")["instead"]
@@ -413,22 +417,22 @@ def _instead() -> dict[tuple[Optional[str], str], Message]:
 
 
 @lru_cache(maxsize=1)
-def _replacing() -> dict[str, tuple[str, ...]]:
+def _replacements_by_name() -> dict[str, tuple[str, ...]]:
     """Return the messages that replace another in a vendor's lines: their names, by the name of the replaced one."""
     replacements: dict[str, tuple[str, ...]] = {}
-    for (_, name), replacement in _instead().items():
+    for (_, name), replacement in _vendor_replacements().items():
         replacements[name] = (*replacements.get(name, ()), replacement.name)
     return replacements
 
 
-def _of_vendor(message: Message, line: bytes) -> Message:
+def _adapt_to_vendor(message: Message, line: bytes) -> Message:
     """Return what *message* means in the folded *line*: for a GPU of AMD or Intel, that vendor's message or option."""
-    if message.name not in _replacing() and not _OPTION.search(message.do):
+    if message.name not in _replacements_by_name() and not _OPTION.search(message.do):
         return message
     vendor = vendor_of(line)
     if vendor is None:
         return message
-    vendor_message = _instead().get((vendor, message.name), message)
+    vendor_message = _vendor_replacements().get((vendor, message.name), message)
     return vendor_message._replace(do=_OPTION.sub(vendor_option(vendor), vendor_message.do))
 
 
@@ -437,27 +441,27 @@ def vendor_option(vendor: Vendor) -> str:
     return f"--{VENDOR_ROWS[vendor].option}"
 
 
-def _best_or_code(line: bytes, line_words: frozenset[bytes], codes: set[bytes], budget: _Budget) -> Optional[_Hit]:
+def _best_hit_or_code(line: bytes, line_words: frozenset[bytes], codes: set[bytes], budget: _Budget) -> Optional[_Hit]:
     """Return what is meant in the folded *line*: the code of *codes* that it has, where no message says as much.
 
     A code of success is only meant where nothing else in the line tells of a failure. A code that is told of leaves
     *codes*: other lines with it say no more.
     """
-    hit = _best(line, line_words, {}, budget)
+    hit = _best_hit(line, line_words, {}, budget)
     for code_name in sorted(line_words & codes, key=line.find):
-        code = code_named(code_name)
+        code = find_code_by_name(code_name)
         is_success = code.rank == "harmless"
         if is_success or hit is None or hit.message.rank not in _COVERING:
             codes.discard(code_name)
         is_meant = not is_success or not _says_failure(line.replace(code_name, b" "), line_words - {code_name})
         if is_meant and (hit is None or is_more_exact(code_name, hit.message.name, hit.message.like)):
             start = line.find(code_name)
-            return _Hit(_message_of(code), len(code_name), (start, start + len(code_name)), None)
+            return _Hit(_code_message(code), len(code_name), (start, start + len(code_name)), None)
     return hit
 
 
 @lru_cache(maxsize=256)
-def _message_of(code: Code) -> Message:
+def _code_message(code: Code) -> Message:
     """Return the message about the name of *code*; the meaning of the code where there is none."""
     message = next((row for row in messages() if code.name.lower() in row.like and not says_less(row.name)), None)
     if message is not None:
@@ -503,7 +507,7 @@ def _hits(phrase: Phrase, line: bytes, line_words: frozenset[bytes]) -> Iterator
     matches = _matches(phrase.pattern, line)
     for match in matches if matches and _may_match(phrase, line, line_words) else ():
         names = match.groupdict()
-        message = phrase.message or _chosen(names)
+        message = phrase.message or _choose_message(names)
         if message is not None:
             library = names.get("library")
             yield _Hit(message, phrase.weight, match.span(), None if library is None else library.decode())
@@ -520,7 +524,7 @@ def _is_within(hit: _Hit, other_hit: _Hit) -> bool:
     return other_hit.message.rank in _COVERING or other_hit.weight == last - first
 
 
-def _chosen(names: dict[str, Optional[bytes]]) -> Optional[Message]:
+def _choose_message(names: dict[str, Optional[bytes]]) -> Optional[Message]:
     """Return the message that is about the library or the number in *names*."""
     (kind, value), *_ = ((kind, value.decode()) for kind, value in names.items() if value is not None)
     if kind == "library":
@@ -528,8 +532,8 @@ def _chosen(names: dict[str, Optional[bytes]]) -> Optional[Message]:
     by_number = _by_number(kind) if kind in _KINDS else {}
     if value in by_number:
         return by_number[value]
-    code = code_numbered(kind, value)
-    return by_number.get("*") if code is None else _message_of(code)
+    code = find_code_by_number(kind, value)
+    return by_number.get("*") if code is None else _code_message(code)
 
 
 @lru_cache(maxsize=1024)
@@ -557,7 +561,7 @@ def _as_written(library: Optional[str], text: str) -> Optional[str]:
     return match.group() if match else library
 
 
-def asked_for(seen: str) -> Optional[Message]:
+def find_named_message(seen: str) -> Optional[Message]:
     """Return the message that *seen* is a name or a number of: `999`, `xid 79`, `GLIBC_2.34`."""
     folded_text = folded(seen.encode("utf-8", "surrogateescape")).strip()
     for row in messages():
@@ -567,13 +571,13 @@ def asked_for(seen: str) -> Optional[Message]:
     for form in table("messages")["xid_forms"]:
         match = _compiled(_phrase(form[1:]).pattern).fullmatch(folded_text) if form.startswith("=") else None
         if match is not None:
-            return _chosen(match.groupdict())
+            return _choose_message(match.groupdict())
     return _by_number("number").get(folded_text.decode("utf-8", "replace"))
 
 
 def find_message(seen: str) -> tuple[FoundMessage, ...]:
     """Return the known messages of *seen*: a line of a log, a part of it, or several lines."""
-    message = asked_for(seen)
+    message = find_named_message(seen)
     if message is not None:
         return (FoundMessage(1, seen, message),)
     raw = seen.encode("utf-8", "surrogateescape")
@@ -606,7 +610,7 @@ def example(found_message: FoundMessage) -> Optional[str]:
     """
     if found_message.message.group == _CODES:
         return None
-    known_message = _with_names(found_message)
+    known_message = _fill_example(found_message)
     seen, folded_message = (
         folded(text.encode("utf-8", "surrogateescape")).strip() for text in (found_message.text, known_message)
     )
@@ -614,12 +618,12 @@ def example(found_message: FoundMessage) -> Optional[str]:
     is_named = (
         seen in folded_message
         or not numbers.isdisjoint(_WORDS.findall(known_message))
-        or asked_for(found_message.text) is not None
+        or find_named_message(found_message.text) is not None
     )
     return known_message if is_named and folded_message not in seen else None
 
 
-def _with_names(found_message: FoundMessage) -> str:
+def _fill_example(found_message: FoundMessage) -> str:
     """Return the known message with the version and the library of the line that was seen."""
     message = found_message.message.message
     required = _REQUIRING.search(found_message.text) or _LIBRARY.search(found_message.text)

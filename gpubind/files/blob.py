@@ -8,10 +8,10 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Optional, Protocol, TypeVar
 
-from gpubind.errors import HostReadError, closed
+from gpubind.errors import HostReadError, closed_error
 from gpubind.machine import system
-from gpubind.machine.answers import changed, could_not_look, tried
-from gpubind.machine.budget import current, spend, tell
+from gpubind.machine.answers import changed, inspection_error, retry_transient
+from gpubind.machine.budget import current, report_progress, spend
 from gpubind.machine.regular import open_regular
 from gpubind.machine.system import OpenFile
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-WHAT = "the image cannot be read"
+IMAGE_UNREADABLE = "the image cannot be read"
 _COPY_STEP = 1 << 18
 _READ_LEAST = 4 << 10
 """Bytes that each read costs at least: many small reads take time, too."""
@@ -81,16 +81,16 @@ class FileBlob(Blob):
             return b""
         file = self._file
         if file is None:
-            raise closed(self.label)
+            raise closed_error(self.label)
         budget = current()
         if budget is not None:
             budget.grant(self._key, self._size)  # a later command has another budget than the one that opened it
         spend("read", max(size, _READ_LEAST))
-        tell(self.label, offset + size, self._size)
+        report_progress(self.label, offset + size, self._size)
         try:
-            return tried(lambda: self._read(file, offset, size))
+            return retry_transient(lambda: self._read(file, offset, size))
         except OSError as error:
-            raise could_not_look(self.label, error, WHAT) from error
+            raise inspection_error(self.label, error, IMAGE_UNREADABLE) from error
 
     def _read(self, file: OpenFile, offset: int, size: int) -> bytes:
         """Read at *offset*. Errors: `OSError`, also if the file was written to since it was opened."""
@@ -112,7 +112,7 @@ class Closable(Protocol):
     def close(self) -> None: ...
 
 
-def closed_on_error(opened: Closable, make: Callable[[], T]) -> T:
+def close_on_error(opened: Closable, make: Callable[[], T]) -> T:
     """Return the result of *make*; close *opened* if it fails."""
     try:
         return make()
@@ -124,12 +124,12 @@ def closed_on_error(opened: Closable, make: Callable[[], T]) -> T:
 def open_blob(path: str) -> FileBlob:
     """Open the regular file *path*. Errors: `HostReadError` (codes `no-image`, `unreadable-file`)."""
     try:
-        return FileBlob(tried(lambda: open_regular(path)), path)
+        return FileBlob(retry_transient(lambda: open_regular(path)), path)
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno in (errno.EISDIR, errno.EINVAL):
             why = "it is not a regular file"
-            raise HostReadError("no-image", WHAT, where=path, why=why) from error
-        raise could_not_look(path, error, WHAT) from error
+            raise HostReadError("no-image", IMAGE_UNREADABLE, where=path, why=why) from error
+        raise inspection_error(path, error, IMAGE_UNREADABLE) from error
 
 
 class BlobPart(Blob):
@@ -153,7 +153,7 @@ class BlobPart(Blob):
         return self._blob.read_at(self._start + offset, size) if size > 0 else b""
 
 
-class Bytes(Blob):
+class BytesBlob(Blob):
     """*data* as it is."""
 
     def __init__(self, data: bytes, label: str = "") -> None:
@@ -168,7 +168,7 @@ class Bytes(Blob):
         return self._data[offset : offset + size]
 
 
-class Copy(Blob):
+class BlobCopy(Blob):
     """The first *size* bytes of *blob*, in a file without a name."""
 
     def __init__(self, blob: Blob, size: int) -> None:
@@ -191,7 +191,7 @@ class Copy(Blob):
 
     def read_at(self, offset: int, size: int) -> bytes:
         if self._file.closed:
-            raise closed(self.label)
+            raise closed_error(self.label)
         self._file.seek(offset)
         return self._file.read(size)
 

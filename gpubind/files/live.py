@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, Union, cast
 
-from gpubind.errors import HostReadError, closed
+from gpubind.errors import HostReadError, closed_error
 from gpubind.files.facts import ELF, FileFact
 from gpubind.files.opened import OpenedTree
 from gpubind.machine import answers, system
-from gpubind.machine.listener import cannot_sign
+from gpubind.machine.listener import mark_uncacheable
 from gpubind.machine.regular import open_regular
 from gpubind.machine.system import OpenDirectory, OpenFile
 from gpubind.model import HostPath, Missing, RootedPath, Stat
@@ -34,7 +34,7 @@ T = TypeVar("T")
 Question = TypeVar("Question", bound=Callable[..., Any])
 
 
-def answered(question: Question) -> Question:
+def missing_on_error(question: Question) -> Question:
     """Let *question*, a method of a tree about a path, return the answer in an `OSError`."""
 
     @wraps(question)
@@ -61,14 +61,14 @@ class LiveTree(OpenedTree):
     def __init__(self, root: str = "/") -> None:
         try:
             real_root = answers.real_path(root)
-            answers.tried(
+            answers.retry_transient(
                 lambda: system.stat(os.path.join(real_root, "."))
             )  # O_PATH opens one that may not be searched, too
-            opened = answers.tried(lambda: system.open_directory(real_root, os.O_PATH | os.O_NOFOLLOW))
+            opened = answers.retry_transient(lambda: system.open_directory(real_root, os.O_PATH | os.O_NOFOLLOW))
         except (OSError, ValueError) as error:
             message = "the root cannot be read"
-            if answers.answer_in(error) is None:
-                raise answers.could_not_look(root, error, message) from error
+            if answers.missing_from(error) is None:
+                raise answers.inspection_error(root, error, message) from error
             why = "it is not a directory" if isinstance(error, NotADirectoryError) else answers.refusal(error)
             raise HostReadError("no-root", message, where=root, why=why, hint="give a directory") from error
         super().__init__(HostPath(real_root))
@@ -88,15 +88,15 @@ class LiveTree(OpenedTree):
             self._root.close()
         super().close()
 
-    @answered
+    @missing_on_error
     def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
         from gpubind.files.blob import FileBlob
 
         return FileBlob(self._open_file(path), label or self.real(path))
 
-    @answered
+    @missing_on_error
     def _lstat(self, path: str) -> Union[Stat, Missing]:
-        place, name = self._place_of(path)
+        place, name = self._open_parent(path)
         stat_result = place.lstat(name)
         rdev = (os.major(stat_result.st_rdev), os.minor(stat_result.st_rdev)) if stat_result.st_rdev else (0, 0)
         facts = Stat.from_lstat(stat_result.st_mode, stat_result.st_uid, stat_result.st_gid, stat_result.st_size, rdev)
@@ -113,33 +113,33 @@ class LiveTree(OpenedTree):
                 return ""
             raise
 
-    @answered
+    @missing_on_error
     def _readlink(self, path: str) -> Union[str, Missing]:
-        place, name = self._place_of(path)
+        place, name = self._open_parent(path)
         return place.readlink(name)
 
-    @answered
+    @missing_on_error
     def _list(self, path: str) -> Union[Sequence[str], Missing]:
-        place, name = self._place_of(path)
+        place, name = self._open_parent(path)
         with place.directory(name) as directory:
             return directory.names()
 
-    @answered
+    @missing_on_error
     def _head(self, path: str, size: int) -> Union[bytes, Missing]:
         with self._open_file(path) as file:  # files of /proc and /sys have no size
             try:
-                return answers.read_steady(size, file, path)
+                return answers.read_unchanged(size, file, path)
             except OSError as error:
                 if answers.is_optional(path, error):
-                    cannot_sign(f"{path} could not be read")
+                    mark_uncacheable(f"{path} could not be read")
                     return Missing("unreadable", answers.reason(error))
                 raise
 
-    @answered
+    @missing_on_error
     def _stream(self, path: str) -> Union[BinaryIO, Missing]:
         return self._open_file(path).stream()
 
-    @answered
+    @missing_on_error
     def _fact(self, path: str, fact: FileFact[Any]) -> Any:
         result = super()._fact(path, fact)
         # A short read looks like a damaged file: a second read decides.
@@ -148,7 +148,7 @@ class LiveTree(OpenedTree):
 
     def _open_file(self, path: str) -> OpenFile:
         """Open the regular file *path*, which may have been replaced since its `lstat`. Errors: `OSError`."""
-        place, name = self._place_of(path)
+        place, name = self._open_parent(path)
         return open_regular(name, place)
 
     def answer_after(self, error: Exception, again: Callable[[], T], path: str) -> Union[T, Missing]:
@@ -156,15 +156,15 @@ class LiveTree(OpenedTree):
 
         Errors: `HostReadError` (code `unreadable-file`) for an error that is not an answer.
         """
-        answer = answers.answer_in(error)
-        if answer is None and (self._gives_back(error) or answers.passes(error)):
+        answer = answers.missing_from(error)
+        if answer is None and (self._gives_back(error) or answers.wait_if_transient(error)):
             try:
                 return again()
             except (OSError, ValueError) as second:
-                error, answer = second, answers.answer_in(second)
+                error, answer = second, answers.missing_from(second)
         if answer is None:
             hint = "gpubind takes nothing for absent that it could not look at; try again, or look at the file system"
-            raise answers.could_not_look(self.real(RootedPath(path)), error, hint=hint) from error
+            raise answers.inspection_error(self.real(RootedPath(path)), error, hint=hint) from error
         return answer
 
     def _gives_back(self, error: Exception) -> bool:
@@ -174,10 +174,10 @@ class LiveTree(OpenedTree):
         self._close_directories()
         return True
 
-    def _place_of(self, path: str) -> tuple[OpenDirectory, str]:
+    def _open_parent(self, path: str) -> tuple[OpenDirectory, str]:
         """Return the open directory of *path*, and its name there. Errors: `OSError`, `ValueError`, `UsageError`."""
         if self.is_closed:
-            raise closed(self.root)
+            raise closed_error(self.root)
         directory, _, name = path.rpartition("/")
         place = self._directories.get(directory) if directory else self._root
         return self._open_directory(directory) if place is None else place, name or "."
@@ -224,10 +224,10 @@ class PermittedTree(LiveTree):
     def _list(self, path: str) -> Union[Sequence[str], Missing]:
         return super()._list(path) if self._may(READ, path) else FORBIDDEN
 
-    def _place_of(self, path: str) -> tuple[OpenDirectory, str]:
+    def _open_parent(self, path: str) -> tuple[OpenDirectory, str]:
         if not self._may_search(path.rpartition("/")[0]):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        return super()._place_of(path)
+        return super()._open_parent(path)
 
     def _may(self, bit: int, path: str) -> bool:
         """Return whether *bit* is allowed on *path*, or *path* does not exist."""

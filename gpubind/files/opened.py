@@ -11,7 +11,7 @@ from gpubind.files.tree import Tree
 from gpubind.model import HostPath, Missing, RootedPath
 
 if TYPE_CHECKING:
-    from gpubind.files.blob import Blob, Copy
+    from gpubind.files.blob import Blob, BlobCopy
 
 _BUFFER = 1 << 16
 COPY_MEMORY = 16 << 20
@@ -27,7 +27,7 @@ class OpenedTree(Tree):
 
     def __init__(self, root: HostPath) -> None:
         super().__init__(root)
-        self._copies: dict[str, Copy] = {}
+        self._copies: dict[str, BlobCopy] = {}
 
     def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
         """Open the regular file at the resolved *path*; *label* names it in errors."""
@@ -43,7 +43,7 @@ class OpenedTree(Tree):
         self._copies.clear()
         super().close()
 
-    def _quick(self, path: str) -> Union[Blob, Missing]:
+    def _seekable_blob(self, path: str) -> Union[Blob, Missing]:
         """Return the file, as a copy if going back in it is slow and it is not too large for one.
 
         Large copies are kept for the next question, of `COPY_LIMIT` bytes in all.
@@ -52,19 +52,19 @@ class OpenedTree(Tree):
         blob = cached_copy or self.open(RootedPath(path))
         if isinstance(blob, Missing) or blob.quick or (blob.size or 0) > COPY_LIMIT:
             return blob
-        from gpubind.files.blob import Bytes, Copy
+        from gpubind.files.blob import BlobCopy, BytesBlob
 
         size = blob.size or 0
         if size <= COPY_MEMORY:
-            return Bytes(blob.read_at(0, size), blob.label)
+            return BytesBlob(blob.read_at(0, size), blob.label)
         while self._copies and sum(copy.size for copy in self._copies.values()) + size > COPY_LIMIT:
             self._copies.pop(next(iter(self._copies))).close()
-        self._copies[path] = copy = Copy(blob, size)
+        self._copies[path] = copy = BlobCopy(blob, size)
         return copy
 
     def _stream(self, path: str) -> Union[BinaryIO, Missing]:
         """Return the file as a seekable stream. The caller closes it."""
-        blob = self._quick(path)
+        blob = self._seekable_blob(path)
         if isinstance(blob, Missing):
             return blob
         if not blob.quick:
@@ -78,7 +78,7 @@ class OpenedTree(Tree):
         if self.restarts:
             return Missing("unreadable", PACKED)
         # Of a file that is too large for a copy the end is unpacked for the headers of its sections, then all again.
-        blob = self._quick(path)
+        blob = self._seekable_blob(path)
         if isinstance(blob, Missing):
             return blob
         from gpubind.files.blob import BlobStream

@@ -75,14 +75,14 @@ class Layer(LiveTree):
                 self._scanned[path] = Missing("unreadable", str(error))
         return self._scanned[path]
 
-    def look(self, path: str) -> Union[Stat, Missing]:
+    def stat_existing(self, path: str) -> Union[Stat, Missing]:
         """Return the facts of the existing *path*."""
         file_stat = self._lstat(path)
         return _INEXACT if file_stat is ABSENT else file_stat  # it has been removed meanwhile
 
     def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
         try:
-            place, name = self._place_of(path)
+            place, name = self._open_parent(path)
             file = open_regular(name, place)
             blob = FileBlob(file, label or self.real(path))
             return blob if _ELSEWHERE.isdisjoint(file.attributes()) else _INEXACT
@@ -91,7 +91,7 @@ class Layer(LiveTree):
 
     def _scan(self, path: str) -> Union[Names, Missing]:
         """Errors: `OSError`, `ValueError`."""
-        place, name = self._place_of(path)
+        place, name = self._open_parent(path)
         with place.directory(name) as directory:
             attributes = frozenset(directory.attributes())
             if _ELSEWHERE & attributes or any(directory.attribute(each) != b"y" for each in _OPAQUE & attributes):
@@ -124,11 +124,11 @@ class OverlayTree(OpenedTree):
         super().__init__(root)
         self._shown: dict[str, Union[tuple[Layer, ...], Missing]] = {}
         self._layers = tuple(layers)
-        self._make_whole = load
-        self._whole: Optional[OpenedTree] = None
+        self._load_full_tree = load
+        self._full_tree: Optional[OpenedTree] = None
 
     def close(self) -> None:
-        for tree in (*self._layers, self._whole):
+        for tree in (*self._layers, self._full_tree):
             if tree is not None:
                 tree.close()
         super().close()
@@ -137,7 +137,7 @@ class OverlayTree(OpenedTree):
         return self._answer(path, lambda layer: layer.open(path, label), lambda whole: whole.open(path, label))
 
     def _lstat(self, path: str) -> Union[Stat, Missing]:
-        return self._answer(path, lambda layer: layer.look(path), lambda whole: whole.lstat(path))
+        return self._answer(path, lambda layer: layer.stat_existing(path), lambda whole: whole.lstat(path))
 
     def _readlink(self, path: str) -> Union[str, Missing]:
         return self._answer(path, lambda layer: layer._readlink(path), lambda whole: whole.readlink(path))
@@ -168,9 +168,9 @@ class OverlayTree(OpenedTree):
 
     @property
     def _all(self) -> OpenedTree:
-        if self._whole is None:
-            self._whole = self._make_whole()
-        return self._whole
+        if self._full_tree is None:
+            self._full_tree = self._load_full_tree()
+        return self._full_tree
 
     def _layer_of(self, path: str) -> Union[Layer, Missing]:
         """Return the layer that provides *path*."""
@@ -193,7 +193,7 @@ class OverlayTree(OpenedTree):
         layers = self._shown.get(path)
         if layers is None:
             parent_layers = self._layers if path == "/" else self._layers_with(dirname(path))
-            layers = parent_layers if isinstance(parent_layers, Missing) else _until_hidden(path, parent_layers)
+            layers = parent_layers if isinstance(parent_layers, Missing) else _visible_layers(path, parent_layers)
             self._shown[path] = layers
         return layers
 
@@ -203,7 +203,7 @@ def _is_unknown(result: object) -> bool:
     return isinstance(result, Missing) and result is not ABSENT
 
 
-def _until_hidden(path: str, layers: Sequence[Layer]) -> Union[tuple[Layer, ...], Missing]:
+def _visible_layers(path: str, layers: Sequence[Layer]) -> Union[tuple[Layer, ...], Missing]:
     """Return the *layers* that provide the directory *path*; all of them have its parent."""
     seen: list[Layer] = []
     name = path.rpartition("/")[2]
@@ -212,7 +212,7 @@ def _until_hidden(path: str, layers: Sequence[Layer]) -> Union[tuple[Layer, ...]
         if isinstance(parent_names, Missing):
             return parent_names
         if name in parent_names.shown:
-            file_stat = layer.look(path)
+            file_stat = layer.stat_existing(path)
             if isinstance(file_stat, Missing):
                 return file_stat
             if file_stat.kind != "dir":

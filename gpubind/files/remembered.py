@@ -78,31 +78,31 @@ class RememberedTree(Tree):
     ) -> None:
         super().__init__(root)
         self._known = cached
-        self._make_whole = load
+        self._load_full_tree = load
         self._keep = keep
-        self._whole: Optional[Tree] = None
+        self._full_tree: Optional[Tree] = None
         self._size = sum(size_of(value) for answers in cached.values() for value in answers.values())
 
     def close(self) -> None:
         """Close the files, if they are open: then something new is known, and is kept."""
-        if self._whole is not None and not self.is_closed:
+        if self._full_tree is not None and not self.is_closed:
             with suppress(GpubindError, OSError):  # the answers so far are right nevertheless
                 self._add_neighbours()
             self._keep(self._known)
-            self._whole.close()
+            self._full_tree.close()
         super().close()
 
     @property
-    def whole(self) -> Tree:
+    def full_tree(self) -> Tree:
         """The files themselves."""
-        if self._whole is None:
-            self._whole = self._make_whole()
-        return self._whole
+        if self._full_tree is None:
+            self._full_tree = self._load_full_tree()
+        return self._full_tree
 
     @property
     def restarts(self) -> bool:  # type: ignore[override]
         """As the attribute of the files themselves."""
-        return bool(self._ask("restarts", "", lambda: self.whole.restarts))
+        return bool(self._ask("restarts", "", lambda: self.full_tree.restarts))
 
     def _lstat(self, path: str) -> Union[Stat, Missing]:
         names = self._known.get("_list", {}).get(dirname(path))
@@ -123,12 +123,12 @@ class RememberedTree(Tree):
         return self._asked("_head", path, size)  # type: ignore[no-any-return]
 
     def _fact(self, path: str, fact: FileFact[Any]) -> Any:
-        return self._ask(fact.name, path, lambda: self.whole._fact(path, fact))
+        return self._ask(fact.name, path, lambda: self.full_tree._fact(path, fact))
 
     def _asked(self, question: str, *about: Any) -> Any:
         """Return the answer to the *question* of that name, which the files themselves answer if it is new."""
         return self._ask(
-            question, about[0] if len(about) == 1 else about, lambda: getattr(self.whole, question)(*about)
+            question, about[0] if len(about) == 1 else about, lambda: getattr(self.full_tree, question)(*about)
         )
 
     def _ask(self, question: str, key: Any, answer: Callable[[], Any]) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from posixpath import dirname
 from typing import Any, NoReturn, Optional, TypeVar, Union
 
-from gpubind.errors import closed
+from gpubind.errors import closed_error
 from gpubind.files.facts import ELF, IDENT, RECORDED, STUB, FileFact
 from gpubind.formats.elf.elf import STUB_LIMIT, ElfFacts, ElfIdent, NotElf
 from gpubind.machine.answers import ATTRIBUTES, OF_DEVICES
@@ -29,7 +29,7 @@ class _Closed(dict[str, Any]):
         self._root = root
 
     def get(self, path: str, default: object = None) -> NoReturn:
-        raise closed(self._root)
+        raise closed_error(self._root)
 
 
 class Tree:

@@ -14,7 +14,7 @@ from gpubind.model.layouts import WSL_DRIVERS, WSL_LIBRARIES
 
 LIBCUDA = "libcuda.so.1.1"
 """The file that only NVIDIA's stores have."""
-STORE = "nv"
+NVIDIA_STORE_PREFIX = "nv"
 """How the names of NVIDIA's stores begin (nv_dispi.inf_amd64_..., nvmdi...): Windows has hundreds of others."""
 
 
@@ -32,7 +32,7 @@ def driver_stores(tree: Tree) -> Stores:
     In use is the one with the most files of the same name and size in /usr/lib/wsl/lib. NVIDIA's own tools ask Windows.
     """
     names = tree.names(WSL_DRIVERS)
-    nvidia_names = [name for name in names if name.startswith(STORE)]
+    nvidia_names = [name for name in names if name.startswith(NVIDIA_STORE_PREFIX)]
     stores = _with_libcuda(tree, nvidia_names) or _with_libcuda(
         tree, [name for name in names if name not in nvidia_names]
     )

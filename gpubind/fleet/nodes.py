@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from gpubind.errors import RuntimeLimitError, UsageError, missing_package
 from gpubind.machine import system
-from gpubind.machine.trust import acts_as_root, is_obeyed, obeyed_environ
+from gpubind.machine.trust import acts_as_root, is_trusted_path, trusted_environ
 from gpubind.model import shorten_list
 
 _CONFIG_VARIABLES = frozenset(("CLUSTERSHELL_CFGDIR", "XDG_CONFIG_HOME", "HOME"))
@@ -104,10 +104,10 @@ def _remove_untrusted_variables() -> None:
     """
     if not acts_as_root():
         return
-    for name in _CONFIG_VARIABLES.difference(obeyed_environ(_CONFIG_VARIABLES)):
+    for name in _CONFIG_VARIABLES.difference(trusted_environ(_CONFIG_VARIABLES)):
         system.set_variable(name, None)
     path = system.environ().get("PATH", os.defpath).split(":")
-    system.set_variable("PATH", ":".join(place for place in path if place.startswith("/") and is_obeyed(place)))
+    system.set_variable("PATH", ":".join(place for place in path if place.startswith("/") and is_trusted_path(place)))
 
 
 def _bad_nodes_error(text: str, why: str) -> UsageError:

@@ -19,7 +19,7 @@ from gpubind.fleet.answers import AnswerCollector, EngineCommand
 from gpubind.fleet.nodes import fold_nodes, parse_nodes
 from gpubind.launch.execute import callers_environ, find_program
 from gpubind.machine import system
-from gpubind.machine.programs import ask, listen
+from gpubind.machine.programs import run_captured, run_streaming
 
 _ASK_S = 30.0
 _END_S = 10.0
@@ -115,7 +115,7 @@ def _states(sinfo: str, nodes: Sequence[str], environ: Mapping[str, str]) -> Opt
         return None
     argv = (sinfo, "--noheader", "--Node", "--nodes", fold_nodes(nodes), "--format", "%N|%T|%E")
     try:
-        status, printed, _ = ask(sinfo, argv, "`sinfo`", _ASK_S, environ, limit=64 << 20)
+        status, printed, _ = run_captured(sinfo, argv, "`sinfo`", _ASK_S, environ, limit=64 << 20)
     except OSError:
         return None
     lines = [line.split("|", 2) for line in printed.decode("utf-8", "replace").splitlines()]
@@ -176,7 +176,7 @@ def _within_allocation(
 
     try:
         with reads.stream() as waits:
-            listen(salloc, argv, "`salloc`", whole_s, environ, receive, reads=waits, patience_s=_END_S)
+            run_streaming(salloc, argv, "`salloc`", whole_s, environ, receive, reads=waits, patience_s=_END_S)
     except OSError as error:
         errors.extend(str(error).encode())
     finally:
@@ -246,7 +246,7 @@ class _SrunStep:
             *(f"--input={'none' if call.program is None else 'all'}", *call.argv),
         )
         with system.open_file(call.program or os.devnull).stream() as reads:
-            listen(srun, argv, "`srun`", timeout_s, environ, self._receive, reads=reads, patience_s=_END_S)
+            run_streaming(srun, argv, "`srun`", timeout_s, environ, self._receive, reads=reads, patience_s=_END_S)
 
     def _receive(self, is_error: bool, chunk: bytes) -> None:
         *lines, partial_line = (self._rest[is_error] + chunk).split(b"\n")

@@ -8,7 +8,7 @@ from typing import Literal, Optional
 
 from gpubind.host.base import LIST_FILES, ROCM_PATH, ListFile, Untrusted
 from gpubind.machine import system
-from gpubind.machine.answers import could_not_look, exists
+from gpubind.machine.answers import exists, inspection_error
 from gpubind.machine.regular import read_if_there
 from gpubind.machine.trust import acts_as_root, unreadable_by_others, writable_by_others
 
@@ -28,7 +28,7 @@ def xdg_directory(environ: Mapping[str, str], variable: str, below_home: str) ->
     return f"{base}/gpubind" if base else ""
 
 
-def list_file_places(name: str, environ: Optional[Mapping[str, str]] = None) -> tuple[tuple[str, str], ...]:
+def list_file_paths(name: str, environ: Optional[Mapping[str, str]] = None) -> tuple[tuple[str, str], ...]:
     """Return the paths of the user's and the site's list file *name*, with their labels."""
     places = [(f"{SITE_DIRECTORY}/{name}", f"{SITE_DIRECTORY}/{name}")]
     users = xdg_directory(system.environ() if environ is None else environ, "XDG_CONFIG_HOME", ".config")
@@ -85,7 +85,7 @@ def untrusted(
     """
     if not acts_as_root():
         return
-    configured = [path for name in ("config.toml", *LIST_FILES) for path, _ in list_file_places(name, environ)]
+    configured = [path for name in ("config.toml", *LIST_FILES) for path, _ in list_file_paths(name, environ)]
     caches = (xdg_directory(environ, "XDG_CACHE_HOME", ".cache"), environ.get("TMPDIR", ""))
     programs = environ.get("PATH", "").split(":")
     candidates: list[tuple[Literal["file", "cache", "programs", "named"], str]] = [
@@ -105,16 +105,16 @@ def _absolute(path: str) -> str:
     return path if path.startswith("/") else f"{system.current_directory()}/{path}"
 
 
-def list_file_in_force(name: str, environ: Optional[Mapping[str, str]] = None) -> Optional[ListFile]:
+def active_list_file(name: str, environ: Optional[Mapping[str, str]] = None) -> Optional[ListFile]:
     """Return the user's list file *name*, else the site's; None if there is none that may be used.
 
     Errors: `HostReadError` (code `unreadable-file`) for one that cannot be read, or is too large.
     """
-    for path, label in list_file_places(name, environ):
+    for path, label in list_file_paths(name, environ):
         try:
             data = read_if_there(path, LIST_LIMIT)
         except OSError as error:
-            raise could_not_look(path, error, "a list file cannot be read") from error
+            raise inspection_error(path, error, "a list file cannot be read") from error
         if data is not None:
             return ListFile(label, data, shipped=False)
     return None

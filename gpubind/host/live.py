@@ -10,10 +10,10 @@ from gpubind.errors import UsageError
 from gpubind.files import Tree
 from gpubind.files.live import LiveTree, PermittedTree
 from gpubind.host.base import Host, Identity, ListFile, RunResult, Uname, Untrusted, plan_variables, shipped_liblist
-from gpubind.host.directories import distrusted, list_file_in_force, untrusted, untrusted_variables
+from gpubind.host.directories import active_list_file, distrusted, untrusted, untrusted_variables
 from gpubind.machine import system
-from gpubind.machine.answers import may
-from gpubind.machine.listener import cannot_sign
+from gpubind.machine.answers import has_access
+from gpubind.machine.listener import mark_uncacheable
 from gpubind.machine.trust import acts_as_root
 from gpubind.model import Missing, ResolvedFile
 from gpubind.model.layouts import DXG
@@ -53,7 +53,7 @@ class LiveHost(Host):
         self.identity = Identity(system.effective_user(), system.groups())
 
     def liblist(self, name: str) -> ListFile:
-        return list_file_in_force(name, self._environ) or shipped_liblist(name)
+        return active_list_file(name, self._environ) or shipped_liblist(name)
 
     def untrusted(self, below: Iterable[str] = (), files: Iterable[str] = ()) -> tuple[Untrusted, ...]:
         return (*self._ignored, *untrusted(self._environ, (self.driver.root, self.dev.root), below, files))
@@ -87,7 +87,7 @@ class LiveHost(Host):
         # access(2) respects the device cgroup (fs/namei.c inode_permission), and opens nothing.
         path = self.dev.real(node.path)
         rights = (("rw", os.R_OK | os.W_OK), ("r", os.R_OK), ("w", os.W_OK))
-        return next((name for name, mode in rights if may(path, mode, effective=True)), "none")
+        return next((name for name, mode in rights if has_access(path, mode, effective=True)), "none")
 
     def run(self, argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:
         from gpubind.host.programs import run_program  # only a host whose sources ask a program needs it
@@ -100,7 +100,7 @@ def _identity_of(name: str, tree: Tree) -> Identity:
 
     Errors: `UsageError` (code `unknown-user`).
     """
-    cannot_sign("a user is asked about")
+    mark_uncacheable("a user is asked about")
     if tree.root == "/":
         try:
             return Identity(*system.user_called(name))

@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 from typing import Optional, Union
 
-from gpubind.errors import UsageError, in_file, one_of
+from gpubind.errors import UsageError, in_file, suggest_known
 from gpubind.host.base import Host, ListFile
-from gpubind.machine.answers import could_not_look, exists
+from gpubind.machine.answers import exists, inspection_error
 from gpubind.machine.regular import read_regular
 from gpubind.model.data import BUNDLED_HOSTS, read_data
 
@@ -46,7 +46,7 @@ def open_host(
         return RecordedHost(parse_record(read_data(f"model/data/hosts/{host}.json")), host, environ)
     if not exists(host) and "/" not in host:
         why = "there is no such file, and no record of that name ships"
-        raise UsageError("unknown-host", f"unknown host `{host}`", why=why, hint=one_of(BUNDLED_HOSTS, host))
+        raise UsageError("unknown-host", f"unknown host `{host}`", why=why, hint=suggest_known(BUNDLED_HOSTS, host))
     with in_file(host):
         return RecordedHost(parse_record(read_file(host, SIZE_LIMIT)), os.path.basename(host), environ)
 
@@ -66,4 +66,4 @@ def read_file(path: str, limit: int) -> bytes:
     try:
         return read_regular(path, limit)
     except (OSError, ValueError) as error:
-        raise could_not_look(path, error) from error
+        raise inspection_error(path, error) from error

@@ -7,10 +7,10 @@ from types import MappingProxyType
 from typing import Union
 
 from gpubind.host.base import RunResult
-from gpubind.machine.answers import may, real_path, reason
+from gpubind.machine.answers import has_access, real_path, reason
 from gpubind.machine.budget import current
-from gpubind.machine.listener import cannot_sign
-from gpubind.machine.programs import ask
+from gpubind.machine.listener import mark_uncacheable
+from gpubind.machine.programs import run_captured
 from gpubind.machine.trust import acts_as_root, writable_by_others
 from gpubind.model import Missing
 from gpubind.model.layouts import WSL_LIBRARIES
@@ -25,7 +25,7 @@ def find_program(name: str) -> Union[str, Missing]:
     Missing (`absent`) if it is nowhere; for root also (`forbidden`) if others could change it.
     """
     places = (f"{directory}/{name}" for directory in (*PROGRAM_DIRECTORIES, WSL_LIBRARIES))
-    place = next((place for place in places if may(place, os.X_OK)), None)
+    place = next((place for place in places if has_access(place, os.X_OK)), None)
     if place is None:
         return Missing("absent", f"no `{name}` in {':'.join(PROGRAM_DIRECTORIES)}")
     if acts_as_root() and (writable := writable_by_others(place)):
@@ -43,7 +43,7 @@ def run_program(argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Mis
     if isinstance(program, Missing):
         return program
     if argv[1:] != ("--version",):
-        cannot_sign(f"`{argv[0]}` was asked")
+        mark_uncacheable(f"`{argv[0]}` was asked")
         return _answer(program, argv, timeout_s)
     from gpubind.memo.versions import version_of
 
@@ -67,7 +67,7 @@ def _answer(program: str, argv: tuple[str, ...], timeout_s: float) -> Union[RunR
         return Missing("unreadable", f"`{argv[0]}` is not asked: helper programs took all the time that they may")
     started = time.monotonic()
     try:
-        status, *texts = ask(program, argv, f"`{argv[0]}`", left_s, ENVIRON)
+        status, *texts = run_captured(program, argv, f"`{argv[0]}`", left_s, ENVIRON)
     except OSError as error:
         return Missing("unreadable", reason(error))
     finally:

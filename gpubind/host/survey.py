@@ -65,16 +65,20 @@ def _library_places(tree: Tree, machine: str) -> tuple[str, ...]:
 
 def _paths(kind: str) -> tuple[str, ...]:
     """Return the paths of that *kind* in data/survey.json: `/{etc,run}/cdi` are two."""
-    return tuple(path for pattern in json.loads(read_data("model/data/survey.json"))[kind] for path in _each(pattern))
+    return tuple(
+        path for pattern in json.loads(read_data("model/data/survey.json"))[kind] for path in _expand_braces(pattern)
+    )
 
 
-def _each(pattern: str) -> list[str]:
+def _expand_braces(pattern: str) -> list[str]:
     head, brace, braced = pattern.partition("{")
     choices, _, tail = braced.partition("}")
-    return [head + choice + end for choice in choices.split(",") for end in _each(tail)] if brace else [pattern]
+    return (
+        [head + choice + end for choice in choices.split(",") for end in _expand_braces(tail)] if brace else [pattern]
+    )
 
 
-def _data(libraries: tuple[str, ...]) -> Iterator[str]:
+def _data_directories(libraries: tuple[str, ...]) -> Iterator[str]:
     """Yield the directories of a driver's data that belong to *libraries*, directories."""
     for place in layouts.DRIVER_DATA_PREFIXES:
         for standard, actual in layouts.data_prefix_pairs(place, libraries):
@@ -86,7 +90,7 @@ def look_around(host: SurveyedHost) -> None:
     trees = (host.lenient.driver,) if host.dev is host.driver else (host.lenient.driver, host.lenient.dev)
     for tree in trees:
         assert isinstance(tree, SurveyedTree)
-        _Survey(tree).look(host)
+        _Survey(tree).run(host)
     in_windows = (GPU_QUERY, COMPUTE_CAPABILITY_QUERY) if host.lenient.dev.has(layouts.DXG) else ()
     for argv in (list_argv(host.driver.root), *in_windows, *map(version_command, PROGRAMS_OF_ENGINES)):
         host.run(argv, _RUN_TIMEOUT_S)
@@ -101,7 +105,7 @@ class _Survey:
         self._all_facts = _paths("facts")
         """Directories of which every name is recorded with facts: sockets, pid files, the driver's file list."""
 
-    def look(self, host: Host) -> None:
+    def run(self, host: Host) -> None:
         helpers = (
             f"{prefix}/{name}/bin/starter-suid"
             for prefix in layouts.STARTER_PREFIXES
@@ -127,7 +131,7 @@ class _Survey:
         self.list("/dev/char")
         self.list("/etc/apparmor.d")
         self._pci_devices()
-        for directory in dict.fromkeys((*_paths("whole"), *_data(known_directories))):
+        for directory in dict.fromkeys((*_paths("whole"), *_data_directories(known_directories))):
             self.walk(directory)  # names without a relation to GPUs are recorded without facts
         mps = host.variable(MPS_PIPE_DIRECTORY)
         if mps.startswith("/"):

@@ -55,7 +55,7 @@ _PROCESSOR = re.compile(rb"^(vendor_id|flags)\s*:")
 _Fact = TypeVar("_Fact", bound=Union[bytes, ElfIdent, NotElf, ElfFacts, Missing, bool])
 
 
-class _Kept:
+class _RecordedAnswers:
     """The answers of a tree, shared with its lenient one."""
 
     def __init__(self) -> None:
@@ -93,23 +93,23 @@ def is_in_a_home(path: str) -> bool:
 class SurveyedTree(FactsTree):
     """*tree*, which records its answers in *answers*."""
 
-    def __init__(self, tree: Tree, answers: _Kept) -> None:
+    def __init__(self, tree: Tree, answers: _RecordedAnswers) -> None:
         super().__init__(tree.root)
         self._tree = tree
-        self._kept = answers
+        self._answers = answers
 
     @cached_property
     def lenient(self) -> Tree:
         lenient = self._tree.lenient
         if lenient is self._tree:
             return self
-        lenient_tree = SurveyedTree(lenient, self._kept)
+        lenient_tree = SurveyedTree(lenient, self._answers)
         lenient_tree.unseen = self.unseen
         return lenient_tree
 
     def recorded(self) -> record.RecordedRoot:
         """Return the answers so far."""
-        return record.RecordedRoot(self.root, self._kept.directories())
+        return record.RecordedRoot(self.root, self._answers.directories())
 
     def look_at(self, path: str, *, text: bool = False, elf: bool = False) -> None:
         """Record *path*, and by its name its text, or the facts of a program or library.
@@ -141,9 +141,9 @@ class SurveyedTree(FactsTree):
         names = self._tree.list(path)
         if isinstance(names, Missing):
             if names.why != "unrecorded":
-                self._kept.listings[path] = names
+                self._answers.listings[path] = names
             return names
-        self._kept.listings[path] = names
+        self._answers.listings[path] = names
         lenient = self.lenient
         assert isinstance(lenient, SurveyedTree)
         for name in names:
@@ -154,23 +154,23 @@ class SurveyedTree(FactsTree):
     def _read(self, path: str, limit: int) -> Union[bytes, Missing]:
         body = self._entry(path).body
         if body is None:
-            body = self._keep(path, "body", self._body(path))
+            body = self._record_fact(path, "body", self._body(path))
         if isinstance(body, bytes) and len(body) > limit:
             return Missing("unreadable", f"larger than {limit} bytes")
         return body
 
     def _recorded_fact(self, path: str, fact: FileFact[Any]) -> Any:
         if fact is STUB:
-            return self._keep(path, fact.name, self._tree.fact(path, fact) is True)
+            return self._record_fact(path, fact.name, self._tree.fact(path, fact) is True)
         value = getattr(self._entry(path), fact.name)
         if value is None:
             if fact is ELF:
                 self.ident(path)
-            value = self._keep(path, fact.name, self._tree.fact(path, fact))
+            value = self._record_fact(path, fact.name, self._tree.fact(path, fact))
         return value
 
     def _entry(self, path: str) -> record.RecordedEntry:
-        entry = self._kept.entry(path)
+        entry = self._answers.entry(path)
         if entry is None:
             stat = self._tree.lstat(path)
             entry = record.RecordedEntry(stat)
@@ -178,13 +178,13 @@ class SurveyedTree(FactsTree):
                 target = self._tree.readlink(path)
                 entry = record.RecordedEntry(LINK, link=target if isinstance(target, str) else "")
             if not _is_unrecorded(stat):
-                self._kept.add(path, entry)
+                self._answers.add(path, entry)
         return entry
 
-    def _keep(self, path: str, fact: str, answer: _Fact) -> _Fact:
+    def _record_fact(self, path: str, fact: str, answer: _Fact) -> _Fact:
         """Record *answer* as the *fact* of *path*, and return it."""
         if not _is_unrecorded(answer):
-            self._kept.add(path, self._entry(path)._replace(**{fact: answer}))  # type: ignore[arg-type]  # as its field
+            self._answers.add(path, self._entry(path)._replace(**{fact: answer}))  # type: ignore[arg-type]  # as its field
         return answer
 
     def _body(self, path: str) -> Union[bytes, Missing]:
@@ -197,12 +197,12 @@ class SurveyedTree(FactsTree):
             body = self._tree.read(path, TEXT_LIMIT)
             return body if isinstance(body, Missing) else redact_daemon_config(body)
         if path == CPUINFO:
-            return _lines(self._tree.read(path, CPUINFO_LIMIT), _PROCESSOR, within=b"\n\n")
+            return _select_lines(self._tree.read(path, CPUINFO_LIMIT), _PROCESSOR, within=b"\n\n")
         body = self._tree.read(path, TEXT_LIMIT)
         if isinstance(body, Missing):
             return body
         if _RUNTIME_CONF.search(path):
-            return _lines(body, _DIRECTIVES)
+            return _select_lines(body, _DIRECTIVES)
         if path.endswith(".conf"):
             return re.sub(rb"(?m)^([ \t]*#).*$", rb"\1", body)  # without comments
         if isinstance(parse_ident(body), ElfIdent) and not _TEXT_NAME.search(path.rpartition("/")[2]):
@@ -228,7 +228,7 @@ def _is_unrecorded(answer: object) -> bool:
     return isinstance(answer, Missing) and answer.why == "unrecorded"
 
 
-def _lines(
+def _select_lines(
     body: Union[bytes, Missing], pattern: re.Pattern[bytes], within: Optional[bytes] = None
 ) -> Union[bytes, Missing]:
     """Return the lines of *body* that match *pattern*; with *within*, only those before it."""
@@ -250,7 +250,7 @@ class SurveyedHost(Host):
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._kept = _Kept(), _Kept()
+        self._kept = _RecordedAnswers(), _RecordedAnswers()
         self._begin()
         self.label = host.label
         environ = {

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 
 from gpubind.errors import HostReadError, UnseenError, in_file
-from gpubind.files.blob import closed_on_error
+from gpubind.files.blob import close_on_error
 from gpubind.files.live import LiveTree
 from gpubind.formats.archive.bundle import SIZE_LIMIT, Bundle, absolute_path, parse_bundle
 from gpubind.host.open import read_file
 from gpubind.image.facts import Image, read_image
 from gpubind.image.reference import BUNDLE_CONFIG
 from gpubind.machine import system
-from gpubind.machine.answers import may
+from gpubind.machine.answers import has_access
 
 
 def _read_bundle(directory: str) -> Bundle:
@@ -20,14 +20,14 @@ def _read_bundle(directory: str) -> Bundle:
     path = f"{directory.rstrip('/')}/{BUNDLE_CONFIG}"
     with in_file(path):
         bundle = parse_bundle(read_file(path, SIZE_LIMIT))
-    return in_directory(bundle, directory)
+    return with_directory(bundle, directory)
 
 
-def in_directory(bundle: Bundle, directory: str) -> Bundle:
+def with_directory(bundle: Bundle, directory: str) -> Bundle:
     """Return *bundle*, which is in *directory*."""
     bundle = bundle._replace(directory=system.absolute(directory))
     root = absolute_path(bundle, bundle.root)
-    return bundle._replace(is_writable=may(root, os.W_OK | os.X_OK))
+    return bundle._replace(is_writable=has_access(root, os.W_OK | os.X_OK))
 
 
 def open_bundle(directory: str, label: str) -> Image:
@@ -35,10 +35,10 @@ def open_bundle(directory: str, label: str) -> Image:
 
     Errors: as `_read_bundle`, and `HostReadError` (code `no-image`) without a root file system.
     """
-    return image_of(_read_bundle(directory), label)
+    return read_bundle_image(_read_bundle(directory), label)
 
 
-def image_of(bundle: Bundle, label: str) -> Image:
+def read_bundle_image(bundle: Bundle, label: str) -> Image:
     """Return the image in *bundle*. Errors: `HostReadError` (code `no-image`) without a root file system."""
     root = absolute_path(bundle, bundle.root)
     try:
@@ -49,5 +49,5 @@ def image_of(bundle: Bundle, label: str) -> Image:
         message = "the root file system of the bundle cannot be read"
         hint = f"root.path of {BUNDLE_CONFIG} names it"
         raise HostReadError("no-image", message, where=root, why=error.why, hint=hint) from error
-    image = closed_on_error(tree, lambda: read_image(tree, label, "bundle", bundle.variables))
+    image = close_on_error(tree, lambda: read_image(tree, label, "bundle", bundle.variables))
     return image._replace(bundle=bundle)

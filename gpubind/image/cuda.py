@@ -41,7 +41,7 @@ def read_cuda(tree: Tree, variable: Optional[str], path: str, find: FindLibrary)
 
     *variable* is the value of CUDA_VERSION in the image's environment, *path* that of PATH.
     """
-    return newest_first((*_of_image(tree, variable), *cuda_below(tree, prefixes_of(tree, path), find)))
+    return newest_first((*_image_cuda(tree, variable), *cuda_below(tree, prefixes_of(tree, path), find)))
 
 
 def newest_first(versions: Iterable[ImageCuda]) -> tuple[ImageCuda, ...]:
@@ -68,7 +68,7 @@ def cuda_of_packages(tree: Tree, directories: Iterable[str], find: FindLibrary) 
             if version:
                 yield ImageCuda(version, "pip", f"{packages}/{name}")
             elif framework is not None:
-                yield from _of_framework(tree, packages, framework, find)
+                yield from _framework_cuda(tree, packages, framework, find)
 
 
 def cuda_of_records(tree: Tree, prefix: str) -> Iterator[ImageCuda]:
@@ -76,7 +76,7 @@ def cuda_of_records(tree: Tree, prefix: str) -> Iterator[ImageCuda]:
     return _versions_in_names(tree, f"{prefix}/conda-meta", "conda")
 
 
-def packages_of(tree: Tree, path: str) -> tuple[str, ...]:
+def package_directories(tree: Tree, path: str) -> tuple[str, ...]:
     """Return the directories of packages of the Pythons of an image with that PATH."""
     places = (place for prefix in prefixes_of(tree, path) for place in site_packages(tree, prefix))
     return tuple(_unique_directories(tree, places))
@@ -141,19 +141,19 @@ def wheel_directory_of(tree: Tree, path: str, soname: str) -> Optional[str]:
 
     Only programs with an RPATH find it there.
     """
-    places = (place for packages in packages_of(tree, path) for place in wheel_directories(tree, packages))
+    places = (place for packages in package_directories(tree, path) for place in wheel_directories(tree, packages))
     return next((place for place in places if soname in tree.names(place)), None)
 
 
-def version_in(tree: Tree, path: str, prefix: str = "") -> Optional[str]:
+def read_version(tree: Tree, path: str, prefix: str = "") -> Optional[str]:
     """Return the version at the start of the file *path*, after *prefix*."""
     match = re.match(prefix + r"([0-9]{1,9}(?:\.[0-9]{1,9}){1,3})", tree.text(path) or "")
     return match.group(1) if match else None
 
 
-def _of_image(tree: Tree, variable: Optional[str]) -> Iterator[ImageCuda]:
+def _image_cuda(tree: Tree, variable: Optional[str]) -> Iterator[ImageCuda]:
     """Yield the versions of the toolkit or the image's configuration, of Spack and EasyBuild."""
-    toolkit = _toolkit(tree)
+    toolkit = _toolkit_version(tree)
     if toolkit:
         yield ImageCuda(toolkit, "toolkit", "/usr/local/cuda")
     elif variable and re.match(r"[0-9]{1,3}(\.[0-9]{1,3}){1,3}$", variable):
@@ -177,7 +177,7 @@ def _versions_in_names(
             yield ImageCuda(version, origin, f"{directory}/{name}")
 
 
-def _toolkit(tree: Tree) -> Optional[str]:
+def _toolkit_version(tree: Tree) -> Optional[str]:
     """Return the version of the CUDA toolkit in the image."""
     try:
         version = json.loads(tree.text("/usr/local/cuda/version.json") or "null")["cuda"]["version"]
@@ -185,14 +185,14 @@ def _toolkit(tree: Tree) -> Optional[str]:
         version = None
     if isinstance(version, str) and re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){1,3}", version):
         return version
-    if version := version_in(tree, "/usr/local/cuda/version.txt", "CUDA Version "):
+    if version := read_version(tree, "/usr/local/cuda/version.txt", "CUDA Version "):
         return version
     real_path = tree.resolve("/usr/local/cuda")
     match = None if isinstance(real_path, Missing) else re.fullmatch(r".*/cuda-([0-9]{1,3}\.[0-9]{1,3})", real_path)
     return match.group(1) if match else None
 
 
-def _of_framework(tree: Tree, packages: str, framework: Framework, find: FindLibrary) -> Iterator[ImageCuda]:
+def _framework_cuda(tree: Tree, packages: str, framework: Framework, find: FindLibrary) -> Iterator[ImageCuda]:
     """Yield the CUDA of *framework*, if the libraries that it opens by name exist."""
     cuda = _built_for(tree, packages, framework)
     if cuda is None:

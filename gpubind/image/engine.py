@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Optional, TypeVar, Union
 
 from gpubind.errors import Format, FormatError, GpubindError, HostReadError, NotStoredError, UnseenError, in_file
 from gpubind.files import Tree
-from gpubind.files.blob import FileBlob, closed_on_error
+from gpubind.files.blob import FileBlob, close_on_error
 from gpubind.files.overlay import Layer, OverlayTree
 from gpubind.files.remembered import Answers, RememberedTree
 from gpubind.formats.archive.oci import DOCUMENT_LIMIT, InspectedImage, parse_env_lines, parse_inspected
@@ -25,10 +25,10 @@ from gpubind.image.facts import Image, read_image
 from gpubind.image.reference import NAME, Store, bad_name
 from gpubind.machine import system
 from gpubind.machine.answers import reason
-from gpubind.machine.budget import tell
-from gpubind.machine.listener import cannot_sign, printed_by
-from gpubind.machine.programs import ask
-from gpubind.machine.trust import obeyed_environ
+from gpubind.machine.budget import report_progress
+from gpubind.machine.listener import mark_uncacheable, printed_by
+from gpubind.machine.programs import run_captured
+from gpubind.machine.trust import trusted_environ
 from gpubind.memo.answer import is_on
 from gpubind.memo.content import content_name, keep_content, known_content
 from gpubind.model import HostPath, Missing
@@ -82,9 +82,9 @@ def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> 
         metadata = parse_inspected(inspected)
 
     def whole() -> Tree:
-        cannot_sign(f"the image was read in the store of {store}")
+        mark_uncacheable(f"the image was read in the store of {store}")
         layers, saved = _layers(metadata.layers), partial(_saved, store, name, reference, arch)
-        return OverlayTree(layers, HostPath(reference), partial(_later, saved)) if layers else saved()
+        return OverlayTree(layers, HostPath(reference), partial(_open_later, saved)) if layers else saved()
 
     def keep(key: str, answers: Answers) -> None:
         with suppress(GpubindError, OSError):
@@ -98,8 +98,10 @@ def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> 
     else:
         cached_answers = known_content(key)
         opened = None if cached_answers else whole()
-        tree = RememberedTree(HostPath(reference), cached_answers, lambda: opened or _later(whole), partial(keep, key))
-    return closed_on_error(tree, lambda: read_image(tree, reference, store, parse_env_lines(metadata.env)))
+        tree = RememberedTree(
+            HostPath(reference), cached_answers, lambda: opened or _open_later(whole), partial(keep, key)
+        )
+    return close_on_error(tree, lambda: read_image(tree, reference, store, parse_env_lines(metadata.env)))
 
 
 def _key(store: Store, metadata: InspectedImage, arch: Architecture) -> Optional[str]:
@@ -110,11 +112,11 @@ def _key(store: Store, metadata: InspectedImage, arch: Architecture) -> Optional
     program = find_program(store)
     if not (metadata.id and metadata.parts) or isinstance(program, Missing) or not is_on():
         return None
-    of_store = (store, program, sorted(obeyed_environ(VARIABLES).items()))
+    of_store = (store, program, sorted(trusted_environ(VARIABLES).items()))
     return content_name(repr((of_store, arch.name, metadata.id, metadata.arch, metadata.parts)))
 
 
-def _later(make: Callable[[], T]) -> T:
+def _open_later(make: Callable[[], T]) -> T:
     """Return the files that *make* opens. That they cannot be opened any more does not mean that there is no image.
 
     Errors: `UnseenError` for any `HostReadError`: a plan for which others of its files were read can be made without.
@@ -144,7 +146,7 @@ def _saved(store: Store, name: str, reference: str, arch: Architecture) -> Opene
         args = ("save", "--format", "docker-archive", name) if store == "podman" else ("save", name)
         _run_store_command(store, args, reference, file)
         blob = FileBlob(system.same_file(file, reference), reference)
-    return closed_on_error(blob, lambda: archive_tree(blob, HostPath(reference), store, None, arch))[0]
+    return close_on_error(blob, lambda: archive_tree(blob, HostPath(reference), store, None, arch))[0]
 
 
 def _run_store_command(store: Store, args: tuple[str, ...], reference: str, into: Optional[IO[bytes]] = None) -> bytes:
@@ -197,9 +199,9 @@ def _answer(
 ) -> Union[bytes, str]:
     """Return what *program* prints; if it fails, the reason."""
     # Each job may have another TMPDIR: an answer that depends on it would serve no other job.
-    environ = obeyed_environ((*VARIABLES, *_OF_A_SESSION, *(() if into is None else ("TMPDIR",))))
+    environ = trusted_environ((*VARIABLES, *_OF_A_SESSION, *(() if into is None else ("TMPDIR",))))
     try:
-        status, printed, message = ask(
+        status, printed, message = run_captured(
             program,
             (store, *args),
             f"`{store} {args[0]}`",
@@ -207,15 +209,15 @@ def _answer(
             {**environ, **ENVIRON},
             limit=DOCUMENT_LIMIT,
             into=into,
-            meanwhile=lambda: None if into is None else tell(reference, system.size_of(into)),
+            meanwhile=lambda: None if into is None else report_progress(reference, system.size_of(into)),
         )
     except OSError as error:
-        cannot_sign(f"`{store}` does not answer")
+        mark_uncacheable(f"`{store}` does not answer")
         return reason(error)
     if status == 0 and into is None:
         printed_by(program, (store, *args), tuple(environ), tuple(ENVIRON.items()), printed)
         return printed
-    cannot_sign(f"`{store}` was asked")
+    mark_uncacheable(f"`{store}` was asked")
     if status == 0:
         return printed
     text = message[: MESSAGE_LIMIT * 4].decode("utf-8", "surrogateescape")

@@ -14,7 +14,7 @@ from gpubind.frozen import FrozenDict, NamedTuple
 from gpubind.image.cuda import prefixes_of, read_cuda
 from gpubind.image.environment import ENVIRONMENT_DIRECTORY, read_environment, select_variables
 from gpubind.image.rocm import read_rocm
-from gpubind.loader.search import Loader, newest, own_prefixes
+from gpubind.loader.search import Loader, newest_version, unusual_glibc_directories
 from gpubind.model import ABSENT, ImageFacts, ImageKind, ImageLibrary, Missing, RootedPath, architecture
 
 if TYPE_CHECKING:
@@ -83,15 +83,15 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
     names = tree.list("/")
     any_loader = Loader(tree)
     if any_loader.glibc is None:
-        any_loader = Loader(tree, extra_directories=own_prefixes(tree))
+        any_loader = Loader(tree, extra_directories=unusual_glibc_directories(tree))
     family, version, arch = _libc(tree, any_loader)
     is_closed = isinstance(names, Missing) and names.why == "forbidden"
     forbidden = "/" if is_closed else any_loader.forbidden_directory if family == "none" else None
     if forbidden is not None:
         why, hint = f"you may not look into {forbidden} in it", "ask its owner, or use an image that you may read"
         raise HostReadError("unreadable-file", "the image cannot be read", where=label, why=why, hint=hint)
-    loader = any_loader.of(arch)
-    libstdcxx = loader.facts("libstdc++.so.6")
+    loader = any_loader.for_arch(arch)
+    libstdcxx = loader.elf_facts("libstdc++.so.6")
     undecided: tuple[str, ...] = ()
     if env is None:
         env, undecided = select_variables(read_environment(tree))
@@ -105,7 +105,7 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
         arch=arch,
         libc_family=family,
         libc_version=version,
-        libstdcxx=newest(libstdcxx.version_definitions, "GLIBCXX") if libstdcxx else None,
+        libstdcxx=newest_version(libstdcxx.version_definitions, "GLIBCXX") if libstdcxx else None,
         loader_directories=loader.directories,
         singularity=not isinstance(tree.list(ENVIRONMENT_DIRECTORY), Missing),
         env=FrozenDict(env),
@@ -128,15 +128,15 @@ def _libc(tree: Tree, loader: Loader) -> tuple[Literal["glibc", "musl", "none"],
     """Return the C library of an image: family, version, architecture."""
     glibc = loader.glibc
     if glibc is not None and architecture(glibc.arch).bits == 32:
-        shell = _shell(tree)
+        shell = _shell_arch(tree)
         if shell is not None and architecture(shell).compat32 == glibc.arch:
-            glibc = loader.of(shell).glibc  # the other is next to it
+            glibc = loader.for_arch(shell).glibc  # the other is next to it
     if glibc is not None:
         return "glibc", glibc.version, glibc.arch
     for path in glob(tree, "/lib/ld-musl-*.so.1"):
         ident = tree.ident(path)
         return "musl", None, ident.arch if isinstance(ident, ElfIdent) else None
-    return "none", None, _shell(tree)
+    return "none", None, _shell_arch(tree)
 
 
 def _libc_fault(tree: Tree, loader: Loader) -> Optional[str]:
@@ -155,7 +155,7 @@ def _libc_fault(tree: Tree, loader: Loader) -> Optional[str]:
     return None
 
 
-def _shell(tree: Tree) -> Optional[str]:
+def _shell_arch(tree: Tree) -> Optional[str]:
     """Return the architecture of the image's shell."""
     idents = (tree.ident(shell) for shell in SHELLS)
     return next((ident.arch for ident in idents if isinstance(ident, ElfIdent)), None)

@@ -28,10 +28,14 @@ def backend_directories(image: Image) -> tuple[str, ...]:
     prefixes = prefixes_of(image.tree, env.get("PATH", ""))
     search_path = (path.rstrip("/") for path in split_library_path(env.get("LD_LIBRARY_PATH", "")))
     below = (f"{prefix}/{name}" for prefix in prefixes for name in ("lib", "lib64"))
-    return tuple(dict.fromkeys(_read(image.tree, dict.fromkeys((*search_path, *image.loader.directories, *below)))))
+    return tuple(
+        dict.fromkeys(
+            _built_in_directories(image.tree, dict.fromkeys((*search_path, *image.loader.directories, *below)))
+        )
+    )
 
 
-def _read(tree: Tree, directories: Iterable[str]) -> Iterator[str]:
+def _built_in_directories(tree: Tree, directories: Iterable[str]) -> Iterator[str]:
     """Yield the directory with which each copy was built; the one next to the copy, if that cannot be read."""
     for directory in directories:
         path = f"{directory}/{_LIBGBM}"

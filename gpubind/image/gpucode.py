@@ -16,7 +16,7 @@ from gpubind.files import Tree, glob_or_note
 from gpubind.files.facts import GPU_CODE
 from gpubind.formats.driver.cuda_packages import cuda_of_library
 from gpubind.frozen import NamedTuple
-from gpubind.image.cuda import frameworks_in, glob_below, newest_first, opened_of, packages_of
+from gpubind.image.cuda import frameworks_in, glob_below, newest_first, opened_of, package_directories
 from gpubind.image.facts import Image
 from gpubind.model import ImageCuda, Missing
 from gpubind.model.cuda import cuda_of_isa, frameworks, system_frameworks, version_key
@@ -43,17 +43,17 @@ class _CodePath(NamedTuple):
 
 def read_gpu_code(image: Image) -> tuple[CodeFile, ...]:
     """Return the GPU code of each framework in *image*; of a file that cannot be read, the reason."""
-    return gpu_code_of(image.tree, packages_of(image.tree, image.facts.env.get("PATH", "")))
+    return collect_gpu_code(image.tree, package_directories(image.tree, image.facts.env.get("PATH", "")))
 
 
-def gpu_code_of(tree: Tree, packages: Iterable[str]) -> tuple[CodeFile, ...]:
+def collect_gpu_code(tree: Tree, packages: Iterable[str]) -> tuple[CodeFile, ...]:
     """Return the GPU code of the frameworks in the directories *packages*, and of those outside of Python.
 
     Then that of the libraries of all other packages. Files without any are left out. Of several paths that lead to one
     file, the first is reported.
     """
     directories, code_files = tuple(packages), dict[str, CodeFile]()
-    for place in (*_in_packages(tree, directories), *_elsewhere(tree), *_others(tree, directories)):
+    for place in (*_in_packages(tree, directories), *_system_code(tree), *_other_libraries(tree, directories)):
         real_path = tree.resolve(place.path)
         if isinstance(real_path, Missing) or real_path in code_files:
             continue
@@ -128,7 +128,7 @@ def _in_packages(tree: Tree, packages: Iterable[str]) -> Iterator[_CodePath]:
         yield from (_CodePath(path, framework.name, False) for path in more)
 
 
-def _others(tree: Tree, packages: Sequence[str]) -> Iterator[_CodePath]:
+def _other_libraries(tree: Tree, packages: Sequence[str]) -> Iterator[_CodePath]:
     """Yield the largest libraries of the packages that are not in data/cuda.json, and not of NVIDIA's own."""
     listed = (pattern for one in frameworks().values() for pattern in (*one.code, *one.more_code))
     known_patterns = {*frameworks(), *(pattern.partition("/")[0] for pattern in listed), "nvidia"}
@@ -157,7 +157,7 @@ def _others(tree: Tree, packages: Sequence[str]) -> Iterator[_CodePath]:
         yield _CodePath(packages[0], None, False, why)
 
 
-def _elsewhere(tree: Tree) -> Iterator[_CodePath]:
+def _system_code(tree: Tree) -> Iterator[_CodePath]:
     for framework in system_frameworks():
         for pattern in (*framework.code, *framework.more_code):
             for path in glob_or_note(tree, pattern):

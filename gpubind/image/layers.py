@@ -13,7 +13,7 @@ from posixpath import normpath
 from typing import Any, Optional, Union
 
 from gpubind.errors import FormatError
-from gpubind.files.blob import Blob, BlobPart, Bytes
+from gpubind.files.blob import Blob, BlobPart, BytesBlob
 from gpubind.files.facts import ELF, IDENT, FileFact
 from gpubind.files.opened import OpenedTree
 from gpubind.formats.archive.oci import OPAQUE, WHITEOUT
@@ -21,7 +21,7 @@ from gpubind.formats.archive.tar import TarHeader
 from gpubind.formats.elf.elf import ElfIdent, parse_ident
 from gpubind.image.tar import Member, members, open_sparse
 from gpubind.machine.budget import spend
-from gpubind.machine.links import Link, follow
+from gpubind.machine.links import Link, walk_path
 from gpubind.model import ABSENT, HostPath, Missing, RootedPath, Stat
 from gpubind.model.arch import ARCHITECTURES
 from gpubind.model.files import noun_of
@@ -160,11 +160,11 @@ class LayerIndex:
             old.stat, old.layer = _stat(header), self._layer
             return
         else:
-            new = self._made(member, parent)
+            new = self._make_entry(member, parent)
         spend("texts", len(name) + len(header.link))
         self._replace_entry(parent, name, new)
 
-    def _made(self, member: Member, parent: Directory) -> Entry:
+    def _make_entry(self, member: Member, parent: Directory) -> Entry:
         """Return the entry of *member*, which is in *parent*."""
         header, stat = member.header, _stat(member.header)
         new = Directory(self._layer, parent, stat) if stat.kind == "dir" else Entry(stat, self._layer)
@@ -218,8 +218,8 @@ class LayerIndex:
         """Return the directory *path*, with links followed, made if it is missing; None if links loop."""
         if path in self._parents:
             return self._parents[path]
-        step = self._make if make else self._find
-        at = follow(path, self.root, self.root, step, lambda here: here.parent, self._is_directory)[0]
+        step = self._find_or_make if make else self._find
+        at = walk_path(path, self.root, self.root, step, lambda here: here.parent, self._is_directory)[0]
         directory = at if isinstance(at, Directory) else None
         if directory is not None or make:
             if len(self._parents) > _PARENTS_KEPT:
@@ -239,7 +239,7 @@ class LayerIndex:
             return entry
         return Link(entry.link) if entry is not None and entry.link else ABSENT
 
-    def _make(self, parent: Directory, name: str) -> Union[Directory, Link, Missing]:
+    def _find_or_make(self, parent: Directory, name: str) -> Union[Directory, Link, Missing]:
         """Return the directory or link *name* in *parent*; a directory takes the place of a file, or of nothing."""
         existing = self._find(parent, name)
         if not isinstance(existing, Missing) or len(name) > NAME_LIMIT:
@@ -296,10 +296,10 @@ class NeighbourCache:
         if entry.stat.size > ELF_LIMIT:
             return None
         if (entry.source, entry.offset) not in self._kept:
-            self._keep(path.rpartition("/")[0] or "/", entry)
+            self._cache_neighbours(path.rpartition("/")[0] or "/", entry)
         return self._kept[entry.source, entry.offset]
 
-    def _keep(self, directory: str, requested: Entry) -> None:
+    def _cache_neighbours(self, directory: str, requested: Entry) -> None:
         if self._size > _KEPT_LIMIT // 2 or len(self._kept) > FILES_LIMIT // 2:
             self._kept.clear()
             self._size = 0
@@ -358,7 +358,7 @@ class LayeredTree(OpenedTree):
         if entry.sparse:
             return open_sparse(layer, entry.offset, label)
         data = self._near.read(path, entry) if self._near and (layer.restarts or layer.place) else None
-        return BlobPart(layer, entry.offset, entry.stat.size, label) if data is None else Bytes(data, label)
+        return BlobPart(layer, entry.offset, entry.stat.size, label) if data is None else BytesBlob(data, label)
 
     def _lstat(self, path: str) -> Union[Stat, Missing]:
         entry = self._layers.find(path)

@@ -28,7 +28,7 @@ from gpubind.image.cuda import (
     frameworks_in,
     glob_below,
     needed_cuda,
-    packages_of,
+    package_directories,
     wheel_directories,
 )
 from gpubind.image.environment import DEFAULT_PATH
@@ -36,9 +36,9 @@ from gpubind.image.facts import Image
 from gpubind.image.gpucode import gpu_code_of_program, read_gpu_code, with_code
 from gpubind.image.synapse import read_synapse
 from gpubind.loader.container import Container
-from gpubind.loader.execve import Caller, follow
+from gpubind.loader.execve import Caller, resolve_program
 from gpubind.loader.python import is_python
-from gpubind.loader.search import newest
+from gpubind.loader.search import newest_version
 from gpubind.model import CAPABILITIES, Capability, ImageCuda, ImageFacts, Missing, Vendor
 from gpubind.model.cuda import cuda_of_isa, first_native_driver, minor_compatible_driver, version_key
 from gpubind.model.data import table
@@ -232,7 +232,7 @@ class _NeedsCollector:
         self._seen.add(real_path)
         elf = self.tree.elf(real_path)
         if not isinstance(elf, Missing):
-            self._linked(path, elf)
+            self._add_linked(path, elf)
         elif elf.why == "forbidden" or (elf.why == "unreadable" and "not an ELF file" not in elf.detail):
             self.unread[path] = elf.detail or elf.why
         named_libraries = self.tree.fact(real_path, NAMED_LIBRARIES)
@@ -246,11 +246,11 @@ class _NeedsCollector:
             self.nccl[real_path] = named_libraries.nccl
         for name in named_libraries.names:
             self.opened.setdefault(name, path)
-            self.use(name, "opened", path)
+            self.add_use(name, "opened", path)
 
-    def _linked(self, path: str, elf: ElfFacts) -> None:
+    def _add_linked(self, path: str, elf: ElfFacts) -> None:
         for name in elf.needed:
-            self.use(name, "linked", path)
+            self.add_use(name, "linked", path)
             if is_rocms(name):
                 self._rocms.setdefault(name, path)
         for need in elf.version_needs:
@@ -258,7 +258,7 @@ class _NeedsCollector:
             if not is_glibc_file(elf.soname or ""):
                 self._needs += need.versions
 
-    def use(self, name: str, use: Strength, path: str) -> None:
+    def add_use(self, name: str, use: Strength, path: str) -> None:
         """Note that the file *path* uses the library *name*, if it is a driver's and no name of that file itself.
 
         HIP and AMD's OpenCL open libGL for programs that share buffers with it: that says nothing of the image.
@@ -293,7 +293,7 @@ class _NeedsCollector:
         return max(releases, key=lambda one: (version_key(one[0]), one[1].startswith("libamdhip64")), default=None)
 
     def newest(self, prefix: str) -> Optional[str]:
-        return newest(self._needs, prefix)
+        return newest_version(self._needs, prefix)
 
 
 def _vendor_and_capability(name: str) -> Optional[tuple[Literal["nvidia", "amd", "any"], Capability]]:
@@ -319,7 +319,7 @@ def read_needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
     missing: tuple[str, ...] = ()
     is_for_all = program is None
     if program is not None:
-        closure, missing, is_for_all = _closure(image, program)
+        closure, missing, is_for_all = _linked_files(image, program)
         for path in closure:
             collector.inspect(path)
         code = gpu_code_of_program(closure, image.tree)
@@ -329,8 +329,8 @@ def read_needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
     for file in code:
         if isinstance(image.tree.list(file.path), Missing):
             collector.inspect(file.path)
-    fabric = tuple(_fabric(collector, places)) if is_for_all else ()
-    intel = tuple(_intel(collector, places, code)) if is_for_all else ()
+    fabric = tuple(_find_fabric(collector, places)) if is_for_all else ()
+    intel = tuple(_find_intel(collector, places, code)) if is_for_all else ()
     cuda = with_code(image.tree, facts.every_cuda, code)
     native, oldest = _drivers_of_cuda(needed_cuda(cuda))
     only_ptx = _only_ptx(code)
@@ -352,7 +352,7 @@ def read_needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
         libstdcxx=collector.newest("GLIBCXX"),
         libraries=tuple(collector.libraries),
         missing=missing,
-        lacking=tuple(_lacking(image, places.packages, code)) if is_for_all else (),
+        lacking=tuple(_missing_libraries(image, places.packages, code)) if is_for_all else (),
         rocm=collector.rocm,
         intel=intel,
         fabric=fabric,
@@ -360,7 +360,7 @@ def read_needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
     )
 
 
-def drivers_libraries(image: Image, tree: Tree, program: str, linked: Iterable[str]) -> tuple[DriverLibrary, ...]:
+def find_driver_libraries(image: Image, tree: Tree, program: str, linked: Iterable[str]) -> tuple[DriverLibrary, ...]:
     """Return the libraries of drivers that the file *program* uses in *tree*, a container of *image*.
 
     The result has also the libraries that files of *linked* use, if those files usually open a driver.
@@ -384,11 +384,11 @@ def _stem(name: str) -> str:
     return re.sub(r"\.so\..*", ".so", name)
 
 
-def _closure(image: Image, program: str) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
+def _linked_files(image: Image, program: str) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
     """Return the files that *program* is linked with, itself first; what is missing; and whether it is a Python."""
     container = _container(image)
     machine = Caller(image.facts.arch, modes_count=image.facts.kind == "directory")
-    chain = follow(container, program, image.facts.env.get("PATH") or DEFAULT_PATH, machine)
+    chain = resolve_program(container, program, image.facts.env.get("PATH") or DEFAULT_PATH, machine)
     if chain.file is None or chain.stop is not None:
         why = chain.stop.why if chain.stop is not None else ""
         raise HostReadError("program-not-found", "the program does not run in the image", where=program, why=why)
@@ -400,7 +400,7 @@ def _closure(image: Image, program: str) -> tuple[tuple[str, ...], tuple[str, ..
     return files, tuple(sorted(set(missing))), is_python(chain.file)
 
 
-def _lacking(image: Image, places: tuple[str, ...], code: Iterable[CodeFile]) -> Iterator[tuple[str, str]]:
+def _missing_libraries(image: Image, places: tuple[str, ...], code: Iterable[CodeFile]) -> Iterator[tuple[str, str]]:
     """Yield the libraries that frameworks in the directories *places* need, and what needs them, unless a driver's.
 
     Also those of ROCm, and of SYCL's runtime, that files with *code* for AMD's and Intel's GPUs need.
@@ -414,13 +414,13 @@ def _lacking(image: Image, places: tuple[str, ...], code: Iterable[CodeFile]) ->
     for framework, packages in frameworks_in(tree, places):
         directories = directories_for(framework, packages, wheels)
         for library in framework_libraries(tree, packages, framework):
-            for failure in container.load_beside(library, directories).failures:
+            for failure in container.load_with_directories(library, directories).failures:
                 if failure.kind == "missing" and _vendor_and_capability(failure.name) is None:
                     missing.setdefault(failure.name, library)
     directories = (*beside(places), *wheels)
     for vendor, is_theirs in NEEDED_BY_CODE:
         for path in (file.path for file in code if vendor in file.gpu_code.vendors):
-            for failure in container.load_beside(path, directories).failures:
+            for failure in container.load_with_directories(path, directories).failures:
                 if (
                     failure.kind == "missing"
                     and is_theirs(failure.name)
@@ -452,7 +452,7 @@ def _inspect_image(collector: _NeedsCollector, places: _LibraryPaths) -> None:
     for directory in places.packages:
         for module, library in table("needs")["modules"].items():
             if collector.tree.has(f"{directory}/{module}"):
-                collector.use(library, "opened", f"{directory}/{module}")
+                collector.add_use(library, "opened", f"{directory}/{module}")
 
 
 class _LibraryPaths:
@@ -464,7 +464,7 @@ class _LibraryPaths:
         self.libraries = tuple(
             dict.fromkeys((*(p for p in search_path if p.startswith("/")), *image.loader.directories))
         )
-        self.packages = packages_of(image.tree, image.facts.env.get("PATH", ""))
+        self.packages = package_directories(image.tree, image.facts.env.get("PATH", ""))
 
     def paths_of_pattern(self, pattern: str) -> Iterator[str]:
         """Yield the paths of *pattern*: absolute, below the packages of Python after `site:`, else below libraries."""
@@ -479,10 +479,10 @@ class _LibraryPaths:
 
 def read_intel(image: Image, code: Iterable[CodeFile]) -> tuple[IntelRuntime, ...]:
     """Return each way in which *image*, which has GPU *code*, may use Intel's GPUs or Gaudi accelerators."""
-    return tuple(_intel(_NeedsCollector(image), _LibraryPaths(image), code))
+    return tuple(_find_intel(_NeedsCollector(image), _LibraryPaths(image), code))
 
 
-def _intel(collector: _NeedsCollector, places: _LibraryPaths, code: Iterable[CodeFile]) -> Iterator[IntelRuntime]:
+def _find_intel(collector: _NeedsCollector, places: _LibraryPaths, code: Iterable[CodeFile]) -> Iterator[IntelRuntime]:
     """Yield each way in which the image may use Intel's GPUs, and its driver for that; look into what does.
 
     Files with *code* for them use Level Zero, which SYCL prefers.
@@ -501,7 +501,7 @@ def _intel(collector: _NeedsCollector, places: _LibraryPaths, code: Iterable[Cod
             yield IntelRuntime(row["name"], by, driver, synapse and synapse.release)
 
 
-def _fabric(collector: _NeedsCollector, places: _LibraryPaths) -> Iterator[Fabric]:
+def _find_fabric(collector: _NeedsCollector, places: _LibraryPaths) -> Iterator[Fabric]:
     """Yield the libraries for RDMA and communication, each file once; and those that are only opened by name."""
     tree = collector.tree
     for row in table("needs")["fabric"]:

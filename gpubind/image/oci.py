@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Optional, TypeVar
 
 from gpubind.errors import FormatError, HostReadError, UsageError, in_file
-from gpubind.files.blob import Blob, BlobPart, Bytes, closed_on_error
+from gpubind.files.blob import Blob, BlobPart, BytesBlob, close_on_error
 from gpubind.files.compressed import unpacked
 from gpubind.files.live import LiveTree
 from gpubind.files.opened import OpenedTree
@@ -60,8 +60,8 @@ class OciLayout:
         if isinstance(data, Missing):
             raise oci.damaged(str(data), path).in_file(self.label)
         if expected is not None:
-            self._measured(path, len(data), expected.size)
-            VerifiedBlob(Bytes(data), expected.digest, f"{self.label}: {path}").finish()
+            self._check_size(path, len(data), expected.size)
+            VerifiedBlob(BytesBlob(data), expected.digest, f"{self.label}: {path}").finish()
         with in_file(f"{self.label}: {path}"):
             return parse(data)
 
@@ -72,14 +72,14 @@ class OciLayout:
             why = str(entry) if isinstance(entry, Missing) else "it is not a regular file"
             raise oci.damaged(why, path).in_file(self.label)
         if expected is not None:
-            self._measured(path, entry.stat.size, expected.size)
+            self._check_size(path, entry.stat.size, expected.size)
         blob = self.tree.open(entry.path, f"{self.label}: {path}")
         if isinstance(blob, Missing):
             raise oci.damaged(str(blob), path).in_file(self.label)
         self._layers.append(blob)
         return blob if expected is None else VerifiedBlob(blob, expected.digest, blob.label)
 
-    def _measured(self, path: str, size: int, expected: int) -> None:
+    def _check_size(self, path: str, size: int, expected: int) -> None:
         if expected != size:
             raise oci.damaged(f"{size} bytes instead of {expected}", path).in_file(self.label)
 
@@ -87,8 +87,8 @@ class OciLayout:
 def open_layout(path: str, label: str, tag: Optional[str], arch: Architecture) -> Image:
     """Return the image in the OCI layout directory *path*, called *label*. Errors: as `open_archive`."""
     blobs, root = OciLayout(LiveTree(path), path), HostPath(real_path(path))
-    tree, env = closed_on_error(blobs, lambda: _from_index(blobs, root, tag, arch))
-    image = closed_on_error(tree, lambda: read_image(tree, label, "oci-layout", env))
+    tree, env = close_on_error(blobs, lambda: _from_index(blobs, root, tag, arch))
+    image = close_on_error(tree, lambda: read_image(tree, label, "oci-layout", env))
     blobs.tree.close()  # the layers are files that stay open
     return image
 
@@ -146,7 +146,7 @@ def _from_index(
     else:
         chosen = [_find_tagged(images, [image.names for image in images], tag, blobs.label)]
         chosen = [image for image in images if image.names == chosen[0].names]
-    manifests = _manifests(blobs, chosen)
+    manifests = _find_manifests(blobs, chosen)
     descriptor = _choose_platform(manifests, arch, blobs.label)
     manifest = blobs.read_document(descriptor.path, oci.parse_oci_manifest, descriptor)
     # Old registries name no type in schema 2.
@@ -207,7 +207,7 @@ def _read_layer(blob: Blob) -> tuple[Blob, Iterator[Member]]:
     return plain, members()
 
 
-def _manifests(blobs: OciLayout, descriptors: Sequence[oci.OciDescriptor]) -> list[oci.OciDescriptor]:
+def _find_manifests(blobs: OciLayout, descriptors: Sequence[oci.OciDescriptor]) -> list[oci.OciDescriptor]:
     """Return the manifests in *descriptors* and their indexes, in order."""
     manifests = []
     todo = [(descriptor, 0) for descriptor in reversed(descriptors)]

@@ -7,14 +7,22 @@ import re
 import stat
 from typing import Optional, Union
 
-from gpubind.errors import FormatError, GpubindError, HostReadError, UnseenError, UsageError, like
-from gpubind.files.blob import WHAT, FileBlob, closed_on_error, open_blob
+from gpubind.errors import FormatError, GpubindError, HostReadError, UnseenError, UsageError, did_you_mean
+from gpubind.files.blob import IMAGE_UNREADABLE, FileBlob, close_on_error, open_blob
 from gpubind.files.live import LiveTree
 from gpubind.formats.archive.magic import HEAD_SIZE, describe_header, is_sif, is_squashfs
 from gpubind.image.facts import Image, read_image
 from gpubind.image.reference import FILE_ENDINGS, NAME, ImageReference, is_bundle, parse_reference
 from gpubind.machine import system
-from gpubind.machine.answers import answer_in, could_not_look, is_file, lexists, real_path, refusal, tried
+from gpubind.machine.answers import (
+    inspection_error,
+    is_file,
+    lexists,
+    missing_from,
+    real_path,
+    refusal,
+    retry_transient,
+)
 from gpubind.model import HostPath, ImageKind
 from gpubind.model.arch import Architecture, architecture
 from gpubind.model.files import ABSENT
@@ -129,18 +137,18 @@ def open_reference(image: ImageReference, machine: Optional[str] = None) -> Imag
         hint = f"`{_FOREIGN_TRANSPORTS[image.prefix]}` takes an image from the program's own store"
         raise _no_image(image.text, why, hint)
     kind = PREFIXES.get(image.prefix)
-    path, tag = (image.text, None) if kind is None else _path_and_tag(image.name)
+    path, tag = (image.text, None) if kind is None else _split_tag(image.name)
     return _open_path(path, image.text, kind, tag, arch)
 
 
 def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture) -> Image:
     try:
-        mode = tried(lambda: system.stat(path)).st_mode
+        mode = retry_transient(lambda: system.stat(path)).st_mode
     except (OSError, ValueError) as error:
-        answer = answer_in(error)
+        answer = missing_from(error)
         if answer is None:
-            raise could_not_look(label, error, WHAT) from error
-        hint = suggest_path(path) or _in_stores(label) if answer == ABSENT else ""
+            raise inspection_error(label, error, IMAGE_UNREADABLE) from error
+        hint = suggest_path(path) or _store_hint(label) if answer == ABSENT else ""
         raise _no_image(label, refusal(error), hint) from error
     if stat.S_ISDIR(mode):
         if kind in ("oci-archive", "docker-archive"):
@@ -159,13 +167,13 @@ def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
             if isinstance(error, UnseenError):
                 raise
             raise _no_image(label, error.why) from error
-        return closed_on_error(tree, lambda: read_image(tree, label))
+        return close_on_error(tree, lambda: read_image(tree, label))
     if not stat.S_ISREG(mode):
         raise _no_image(label, "it is neither a file nor a directory")
     if kind == "oci-layout":
         raise _no_image(label, "it is a file, not a directory", f"for an archive: `oci-archive:{path}`")
     blob = open_blob(path)
-    return closed_on_error(blob, lambda: _read_file(blob, path, label, kind, tag, arch))
+    return close_on_error(blob, lambda: _read_file(blob, path, label, kind, tag, arch))
 
 
 def _read_file(
@@ -194,7 +202,7 @@ def _read_file(
     raise FormatError("unknown-image", "this is not an image", where=label, why=why, hint=hint)
 
 
-def _path_and_tag(file_and_tag: str) -> tuple[str, Optional[str]]:
+def _split_tag(file_and_tag: str) -> tuple[str, Optional[str]]:
     """`FILE:TAG`: both may have colons; the longest that exists is the file."""
     path, tag = file_and_tag, ""
     while not lexists(path) and ":" in path:
@@ -213,7 +221,7 @@ def _unpulled(image: ImageReference) -> UsageError:
     return UsageError("unpulled-image", "the image is not on this machine", where=image.text, hint=hint)
 
 
-def _in_stores(label: str) -> str:
+def _store_hint(label: str) -> str:
     """Return where an image with a name, without a path, may be; empty if *label* can be none."""
     if not NAME.fullmatch(label) or label.endswith(FILE_ENDINGS):
         return ""
@@ -227,7 +235,7 @@ def suggest_path(path: str) -> str:
         names = sorted(system.listdir(directory + slash or "."))
     except OSError:
         return ""
-    return like(names, name).rstrip()
+    return did_you_mean(names, name).rstrip()
 
 
 def _no_image(reference: str, why: str, hint: str = "") -> HostReadError:

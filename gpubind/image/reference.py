@@ -123,7 +123,7 @@ def native_reference(text: str, runtime: Optional[Starter] = None) -> ImageRefer
     An existing path takes precedence over what its name looks like, except with a runtime that has a store: to that,
     only a word that begins with a slash or a dot is a path. Errors: `UnseenError` where the path cannot be inspected.
     """
-    image = _parts(text)
+    image = _parse_parts(text)
     if runtime is None or runtime.store is None or image.is_path:
         return image
     if image.form in ("layout", "archive", "registry") and image.form in runtime.image_forms:
@@ -137,14 +137,14 @@ def bad_name(store: Store, text: str) -> UsageError:
     return UsageError("bad-image-name", "this is not the name of an image", where=text, hint=hint)
 
 
-def _parts(text: str) -> ImageReference:
+def _parse_parts(text: str) -> ImageReference:
     prefix, colon, name = text.partition(":")
     try:
         is_here = exists(text)
     except UnseenError as error:
-        from gpubind.files.blob import WHAT
+        from gpubind.files.blob import IMAGE_UNREADABLE
 
-        error.what = WHAT
+        error.what = IMAGE_UNREADABLE
         raise
     if is_here and is_directory(text):
         return ImageReference(text, "bundle" if is_bundle(text) else "directory")

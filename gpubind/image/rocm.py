@@ -12,7 +12,7 @@ from typing import Optional
 
 from gpubind.files import Tree, glob_or_note
 from gpubind.formats.elf.elf import ElfIdent
-from gpubind.image.cuda import glob_below, version_in
+from gpubind.image.cuda import glob_below, read_version
 from gpubind.loader.python import site_packages
 from gpubind.model import RootedPath
 from gpubind.model.layouts import ROCM_LIBRARIES, ROCM_PREFIXES
@@ -51,7 +51,7 @@ def _runtimes(tree: Tree, prefixes: Iterable[str], packages: Iterable[str]) -> I
 def _releases(tree: Tree, packages: Iterable[str]) -> Iterator[str]:
     """Yield the releases as AMD's packages, the wheels of rocm-sdk and PyTorch record them."""
     texts = [
-        version_in(tree, path) for release in ROCM_PREFIXES for path in glob_or_note(tree, f"{release}/.info/version")
+        read_version(tree, path) for release in ROCM_PREFIXES for path in glob_or_note(tree, f"{release}/.info/version")
     ]
     for place in packages:
         texts += [match[1] for match in map(_WHEEL.match, tree.names(place)) if match]

@@ -36,13 +36,13 @@ class Synapse(NamedTuple):
     """The file that shows the release, or else the library."""
 
 
-def release_of(version: str) -> Optional[str]:
+def parse_synapse_release(version: str) -> Optional[str]:
     """Return the release in a *version* of SynapseAI or of its kernel driver: `1.24.0` of `1.24.0-ee698fb`."""
     match = _AT_BEGIN.match(version)
     return match[1] if match else None
 
 
-def is_synapses(name: str) -> bool:
+def is_synapse_library(name: str) -> bool:
     """Return whether *name* is that of a library of SynapseAI."""
     return name.startswith(_BEGINS)
 

@@ -17,7 +17,7 @@ from gpubind.model import Gpu
 from gpubind.model.capability import compute_capability
 from gpubind.model.gpucode import arch_of_capability
 
-_INTELS = {
+_COMPILER_NAMES = {
     "tgllp": "tgl", "icllp": "icl", "bxt": "apl", "adls": "adl-s", "adlp": "adl-p", "adln": "adl-n", "nvls": "nvl-s",
     "nvlp": "nvl-p",
 }  # fmt: skip
@@ -42,10 +42,14 @@ def architectures(host: Host, gpus: Iterable[Gpu]) -> tuple[GpuArch, ...]:
     """Return the architecture of each of *gpus*; *host* is a lenient one."""
     every = tuple(gpus)
     nvidia_gpus = [gpu for gpu in every if gpu.vendor == "nvidia"]
-    return (*_nvidias(host, nvidia_gpus), *_amds(host, every), *_intels(host, every))
+    return (
+        *_nvidia_architectures(host, nvidia_gpus),
+        *_amd_architectures(host, every),
+        *_intel_architectures(host, every),
+    )
 
 
-def _nvidias(host: Host, gpus: list[Gpu]) -> Iterator[GpuArch]:
+def _nvidia_architectures(host: Host, gpus: list[Gpu]) -> Iterator[GpuArch]:
     capabilities = {gpu: compute_capability(host.dev.text(f"{PCI_DEVICES}/{gpu.pci}/device") or "") for gpu in gpus}
     if None in capabilities.values():
         smi_capabilities = query_capabilities(host)
@@ -54,18 +58,18 @@ def _nvidias(host: Host, gpus: list[Gpu]) -> Iterator[GpuArch]:
         yield GpuArch(gpu, arch_of_capability(capability or ""))
 
 
-def _amds(host: Host, gpus: Iterable[Gpu]) -> Iterator[GpuArch]:
+def _amd_architectures(host: Host, gpus: Iterable[Gpu]) -> Iterator[GpuArch]:
     amd_gpus = [gpu for gpu in gpus if gpu.vendor == "amd"]
     processors = read_processors(host) if amd_gpus else {}
     for gpu in amd_gpus:
         yield GpuArch(gpu, processors.get(gpu.minor))
 
 
-def _intels(host: Host, gpus: Iterable[Gpu]) -> Iterator[GpuArch]:
+def _intel_architectures(host: Host, gpus: Iterable[Gpu]) -> Iterator[GpuArch]:
     """Yield Intel's GPUs that are in the table: code for them is usually compiled when it is loaded."""
     intel_gpus = [gpu for gpu in gpus if gpu.vendor == "intel"]
     if intel_gpus:
         from gpubind.inventory.intel.devices import platform  # few hosts have such a device
 
         platforms = ((gpu, platform(host, gpu.pci or "")) for gpu in intel_gpus)
-        yield from (GpuArch(gpu, _INTELS.get(name, name)) for gpu, name in platforms if name is not None)
+        yield from (GpuArch(gpu, _COMPILER_NAMES.get(name, name)) for gpu, name in platforms if name is not None)

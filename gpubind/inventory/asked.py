@@ -13,10 +13,10 @@ TIMEOUT_S = 10.0
 
 def with_gpus_of_smi(host: Host, inventories: Iterable[Inventory]) -> tuple[Inventory, ...]:
     """Return *inventories*; NVIDIA's with the GPUs of nvidia-smi, where it has devices and no file names a GPU."""
-    return tuple(_asked(host, inventory) for inventory in inventories)
+    return tuple(_with_smi_gpus(host, inventory) for inventory in inventories)
 
 
-def _asked(host: Host, inventory: Inventory) -> Inventory:
+def _with_smi_gpus(host: Host, inventory: Inventory) -> Inventory:
     if inventory.driver.vendor != "nvidia" or inventory.gpus or not inventory.devices:
         return inventory
     return inventory._replace(gpus=query_gpus(host))

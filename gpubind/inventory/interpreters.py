@@ -18,14 +18,14 @@ from gpubind.inventory.claims import is_clean
 from gpubind.model import READ_ONLY_OPTIONS, ContainerPath, HostFile, Missing, ResolvedFile, RootedPath
 from gpubind.model.layouts import UNBINDABLE_DIRECTORIES
 
-_USUAL = re.compile(r"/(usr/)?lib(32|64|x32)?/[^/]+(/[^/]+)?")
+_USUAL_LOADER = re.compile(r"/(usr/)?lib(32|64|x32)?/[^/]+(/[^/]+)?")
 
 
 def foreign_interpreter(tree: Tree, program: RootedPath) -> Optional[str]:
     """Return the loader that *program* names, if it is none that distributions have."""
     facts = tree.lenient.elf(program)
     interpreter = None if isinstance(facts, Missing) else facts.interpreter
-    is_usual = interpreter is None or not interpreter.startswith("/") or _USUAL.fullmatch(interpreter)
+    is_usual = interpreter is None or not interpreter.startswith("/") or _USUAL_LOADER.fullmatch(interpreter)
     return None if is_usual else interpreter
 
 

@@ -38,7 +38,7 @@ def needed_files(
     for needed in host_closure(search.tree, search.arch, capabilities, search.preferred_directories):
         if needed.name in names:
             continue
-        location = f"needed by {needed.wanted_by.rpartition('/')[2]}"
+        location = f"needed by {needed.first_consumer.rpartition('/')[2]}"
         claim = Claim("library-name", needed.name, "closure", location, vendor, group=group)
         resolved = needed.path and search.tree.find(needed.path)
         if not isinstance(resolved, ResolvedFile):

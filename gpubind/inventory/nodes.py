@@ -86,12 +86,12 @@ def read_nodes(host: Host, vendor: Vendor, gpus: tuple[Gpu, ...], expected: Iter
             # A scheduler rightly forbids the GPUs of other jobs: what is chosen decides (planner/gpus/selection.py).
             if gpu is not None or "/nvidia-caps" in path:
                 continue
-        by_group = _is_groups(host, RootedPath(path))
+        by_group = _is_group_accessible(host, RootedPath(path))
         findings += _permission_finding(node, by_group=by_group, is_forbidden=node.target in forbidden)
     return Devices(gpus, tuple(nodes.values()), tuple(decisions), tuple(findings), forbidden=tuple(forbidden))
 
 
-def _is_groups(host: Host, path: RootedPath) -> bool:
+def _is_group_accessible(host: Host, path: RootedPath) -> bool:
     """Return whether a member of its group may read and write the node *path*."""
     resolved = host.dev.find(path)
     if isinstance(resolved, Missing):
@@ -158,7 +158,7 @@ def hides_some(devices: Devices) -> bool:
     return 0 < len(hidden_gpus(devices)) < sum(1 for gpu in devices.gpus if gpu.index is not None)
 
 
-def of_inventory(devices: Devices, every: Devices) -> dict[str, Any]:
+def inventory_fields(devices: Devices, every: Devices) -> dict[str, Any]:
     """Return the fields of an `Inventory` about its *devices*; *every* includes those that were not chosen."""
     return {
         "devices": devices.nodes,
@@ -257,7 +257,7 @@ def is_for_guests(host: Host, address: str) -> bool:
     return host.lenient.dev.has(f"{PCI_DEVICES}/{address}/physfn")
 
 
-def unserved(host: Host, maker: str, classes: tuple[str, ...]) -> tuple[str, ...]:
+def devices_without_driver(host: Host, maker: str, classes: tuple[str, ...]) -> tuple[str, ...]:
     """Return the addresses of `pci_devices` that no kernel driver has, but for those that are made for guests."""
     dev, displays = host.lenient.dev, pci_devices(host, maker, classes)
     # The link to a driver may be hidden where the nodes that it makes are not.

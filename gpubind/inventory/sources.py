@@ -21,13 +21,13 @@ from gpubind.model import Inventory, PassedOver, Request
 def read(host: Host, request: Request, listfile: Optional[ListFile] = None) -> list[Inventory]:
     """Return NVIDIA's inventory; with `--source cdi` also those of other vendors' CDI devices. Errors: its own."""
     if request.source == "cdi":
-        return _named_by_cdi(host, request, listfile)
+        return _read_from_cdi(host, request, listfile)
     inventory = nvidia.read_inventory(host, request, listfile)
     is_final = request.source != "auto" or listfile or nvidia.has_libcuda(inventory.files)
-    return [inventory if is_final else _completed_by_cdi(host, request, inventory)]
+    return [inventory if is_final else _complete_from_cdi(host, request, inventory)]
 
 
-def _named_by_cdi(host: Host, request: Request, listfile: Optional[ListFile]) -> list[Inventory]:
+def _read_from_cdi(host: Host, request: Request, listfile: Optional[ListFile]) -> list[Inventory]:
     """Return the inventories of the CDI devices that *request* means; if no spec serves, that of another source.
 
     Errors: those of `choose`; `HostReadError` (code `stale-cdi-device`) if no library of a named device is left.
@@ -45,7 +45,7 @@ def _named_by_cdi(host: Host, request: Request, listfile: Optional[ListFile]) ->
             # Another source would provide the driver, but with every GPU.
             what = f"nothing is left of what `{choice.driver_names[0]}` brings"
             raise HostReadError(
-                "stale-cdi-device", what, where=choice.driver[0].at, why=serving.why, hint=REGENERATE_HINT
+                "stale-cdi-device", what, where=choice.driver[0].location, why=serving.why, hint=REGENERATE_HINT
             )
         inventories.append(nvidia.read_inventory(host, request, listfile, serving))
     if choice.others:
@@ -57,7 +57,7 @@ def _named_by_cdi(host: Host, request: Request, listfile: Optional[ListFile]) ->
     return [first._replace(findings=(*first.findings, *stale)), *inventories[1:]]
 
 
-def _completed_by_cdi(host: Host, request: Request, inventory: Inventory) -> Inventory:
+def _complete_from_cdi(host: Host, request: Request, inventory: Inventory) -> Inventory:
     """Return *inventory*, which lacks libcuda, or the one of the CDI specs if they have it.
 
     A list that a user or a site gives takes precedence.

@@ -43,7 +43,7 @@ def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] 
         if inventories and not is_explicit and not _is_used_beside(host, vendor):
             continue
         try:
-            result = _function(VENDOR_ROWS[vendor].inventory)(host, request, listfile)
+            result = _load_function(VENDOR_ROWS[vendor].inventory)(host, request, listfile)
             inventories += [result] if isinstance(result, Inventory) else result
         except NothingToBindError as error:
             errors.append((vendor, error))
@@ -57,10 +57,10 @@ def _is_used_beside(host: Host, vendor: Vendor) -> bool:
     """Return whether *vendor*'s devices are used with those of another: they are there for computing."""
     row = VENDOR_ROWS[vendor]
     is_loaded = any(host.lenient.dev.has(module) for module in row.modules)
-    return is_loaded and (not row.used_beside or bool(_function(row.used_beside)(host)))
+    return is_loaded and (not row.used_beside or bool(_load_function(row.used_beside)(host)))
 
 
-def _function(name: str) -> Callable[..., Any]:
+def _load_function(name: str) -> Callable[..., Any]:
     """Return the function that a row names. Most hosts have the GPUs of one vendor: no other's code is loaded."""
     module, _, function = name.partition(":")
     loaded_function: Callable[..., Any] = getattr(import_module(module), function)

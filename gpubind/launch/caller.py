@@ -1,4 +1,4 @@
-"""Read the facts on which the arguments of a runtime depend, of its caller and of this machine: `begin`."""
+"""Read the facts on which the arguments of a runtime depend, of its caller and of this machine: `read_start_facts`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpubind.host import Host
 from gpubind.host.open import read_file
 from gpubind.launch.execute import probe_version
 from gpubind.machine import system
-from gpubind.machine.answers import answer_in, could_not_look, exists, facts, is_directory, may, real_path
+from gpubind.machine.answers import exists, facts, has_access, inspection_error, is_directory, missing_from, real_path
 from gpubind.machine.regular import read_regular
 from gpubind.machine.trust import acts_as_root
 from gpubind.model import HostPath, Plan
@@ -26,7 +26,7 @@ TEXT_LIMIT = 1 << 20
 """Bytes of an environment file, or of a runtime's configuration, that are read."""
 
 
-def begin(
+def read_start_facts(
     runtime: Runtime,
     program: Optional[str],
     arguments: tuple[str, ...],
@@ -49,7 +49,7 @@ def begin(
         runtime, version = runtime.identify(probe_version(program))
         site = _site(runtime)
     options = runtime.user_option_values(arguments, environ)
-    _need_whole(runtime.parse_user_options(arguments))
+    _require_complete_options(runtime.parse_user_options(arguments))
     cwd = _working_directory(environ)
     values, unread = _read_env_files(runtime, options.all("env-file"), environ)
     nodes = (tree.real(path) for pattern in runtime.extra_nodes for path in glob(tree, pattern)) if tree else ()
@@ -70,9 +70,9 @@ def begin(
         architecture=host.uname.machine,
         nodes=tuple(nodes),
         files=tuple(HostPath(path) for path in runtime.extra_files if not is_live or exists(path)),
-        inits=tuple(HostPath(path) for path in runtime.init_programs if may(path, os.X_OK)) if is_live else (),
+        inits=tuple(HostPath(path) for path in runtime.init_programs if has_access(path, os.X_OK)) if is_live else (),
         tools=tuple(map(HostPath, filter(exists, runtime.required_tools(environ)))) if is_here else None,
-        remote=remote_of(runtime, environ, global_options) if is_live else None,
+        remote=find_remote_daemon(runtime, environ, global_options) if is_live else None,
         has_selinux=is_here and _text_if_there("/sys/fs/selinux/enforce") == "1",
     )
     return Start(runtime, caller, runtime_facts, UserOptions(arguments, options, values, unread, allow_writable))
@@ -85,10 +85,10 @@ def _site(runtime: Runtime) -> Optional[Mapping[str, tuple[str, ...]]]:
     return runtime.parse_site(_text(read_file(runtime.site_config_path, TEXT_LIMIT)))
 
 
-def remote_of(
+def find_remote_daemon(
     runtime: Runtime, environ: Mapping[str, str], global_options: Mapping[str, str] = _NO_OPTIONS
 ) -> Optional[str]:
-    """Return what sends *runtime* to another machine's daemon; None if nothing does. *global_options*: as for `begin`."""
+    """Return what sends *runtime* to another machine's daemon; None if nothing does. *global_options*: as for `read_start_facts`."""
     return runtime.remote_daemon(environ, _text_if_there, global_options)
 
 
@@ -103,15 +103,15 @@ def _text_if_there(path: str) -> Optional[str]:
     try:
         return _text(read_regular(path, TEXT_LIMIT))
     except (OSError, ValueError) as error:
-        if answer_in(error) is None:
-            raise could_not_look(path, error) from error
+        if missing_from(error) is None:
+            raise inspection_error(path, error) from error
         return None
 
 
 def writable_files(plan: Plan) -> frozenset[str]:
     """Return the files of this host in *plan* that this process may write. Sockets are to be written to."""
     sources = (mount.source for mount in plan.mounts if mount.source is not None and mount.kind != "socket")
-    return frozenset(source for source in sources if may(source, os.W_OK))
+    return frozenset(source for source in sources if has_access(source, os.W_OK))
 
 
 def _read_env_files(
@@ -132,7 +132,7 @@ def _read_env_files(
     return values, unread
 
 
-def _need_whole(line: ParsedCommandLine) -> None:
+def _require_complete_options(line: ParsedCommandLine) -> None:
     """Errors: `UsageError` for a --backend-arg with which the program would misread the arguments after it."""
     if line.error is not None:
         problem = f"`{line.argv[line.error.position]}` of --backend-arg lacks its value"
@@ -164,8 +164,8 @@ def _working_directory(environ: Mapping[str, str]) -> Optional[str]:
     try:
         cwd = system.current_directory()
     except OSError as error:
-        if answer_in(error) is None:
-            raise could_not_look("the working directory", error) from error
+        if missing_from(error) is None:
+            raise inspection_error("the working directory", error) from error
         return None
     pwd = environ.get("PWD", "")
     return pwd if pwd.startswith("/") and real_path(pwd) == cwd else cwd

@@ -1,4 +1,4 @@
-"""Read the words of a start, and choose its runtime: `read_start`."""
+"""Read the words of a start, and choose its runtime: `parse_start`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpubind.runtimes.cmdline.programs import Action
 from gpubind.runtimes.runtime import Runtime
 
 
-class StartLine(NamedTuple):
+class StartArguments(NamedTuple):
     """The words of a start, as its runtime reads them."""
 
     runtime: Runtime
@@ -29,9 +29,9 @@ class StartLine(NamedTuple):
     """Why `--backend auto` chose the runtime."""
 
 
-def read_start(
+def parse_start(
     action: Action, args: tuple[str, ...], backend: str, environ: Mapping[str, str], *, elsewhere: bool = False
-) -> StartLine:
+) -> StartArguments:
     """Return *args*, `[RUNTIME_OPTIONS...] IMAGE [--] [CMD...]`, as the runtime called *backend* reads them.
 
     `auto` is the first runtime that starts IMAGE. *elsewhere*: the start is planned for another machine.
@@ -39,14 +39,18 @@ def read_start(
     """
     chosen = None
     if backend == "auto":
-        chosen = _automatic(action, args, environ, elsewhere=elsewhere)
+        chosen = _choose_from_args(action, args, environ, elsewhere=elsewhere)
     runtime = chosen.runtime if chosen is not None else get_runtime(backend, "auto")
-    options, operands = _own_options(runtime, action, args)
+    options, operands = _split_options(runtime, action, args)
     argv = need_command(action, operands)
-    image = chosen.image if chosen is not None and chosen.word == operands[0] else parse_reference(operands[0], runtime)
+    image = (
+        chosen.image
+        if chosen is not None and chosen.image_arg == operands[0]
+        else parse_reference(operands[0], runtime)
+    )
     if image.text.startswith("-"):  # the runtime would take it for an option
         image = parse_reference(f"./{image.text}", runtime)
-    return StartLine(runtime, options, image, argv, chosen.why if chosen is not None else "")
+    return StartArguments(runtime, options, image, argv, chosen.why if chosen is not None else "")
 
 
 def need_command(action: Action, args: tuple[str, ...]) -> tuple[str, ...]:
@@ -70,7 +74,7 @@ class ChosenRuntime(NamedTuple):
     image: ImageReference
     """As the runtime reads it."""
     why: str
-    word: str = ""
+    image_arg: str = ""
     """The image, as the user gives it."""
 
 
@@ -87,15 +91,15 @@ def choose_runtime(image_arg: str, environ: Mapping[str, str], *, elsewhere: boo
     if image.store is not None:
         runtime = RUNTIMES[image.store] if elsewhere else _first_of([image.store], image, environ)
         return ChosenRuntime(runtime, image, "whose store is named with the image", image_arg)
-    if form == "reference" and not any(find_program(name, environ) for name in _starting(form)):
+    if form == "reference" and not any(find_program(name, environ) for name in _runtimes_for(form)):
         form = None
     try:
-        runtime = _first_of(_starting(form), image, environ)
+        runtime = _first_of(_runtimes_for(form), image, environ)
     except RuntimeLimitError:
         if not elsewhere:
             raise
         why = "the usual one for such an image: none is in PATH here"
-        runtime = RUNTIMES[next(_starting(form))]
+        runtime = RUNTIMES[next(_runtimes_for(form))]
         return ChosenRuntime(runtime, parse_reference(image_arg, runtime), why, image_arg)
     if image.form is None and runtime.store is not None and not any(form in runtime.image_forms for form in FILE_FORMS):
         from gpubind.image.open import suggest_path
@@ -111,7 +115,7 @@ def choose_runtime(image_arg: str, environ: Mapping[str, str], *, elsewhere: boo
     return ChosenRuntime(runtime, image, "the first in PATH that starts such an image", image_arg)
 
 
-def _automatic(
+def _choose_from_args(
     action: Action, args: tuple[str, ...], environ: Mapping[str, str], *, elsewhere: bool = False
 ) -> ChosenRuntime:
     """Return the runtime for *args*.
@@ -121,12 +125,12 @@ def _automatic(
     """
     if not args[0].startswith("-"):
         return choose_runtime(args[0], environ, elsewhere=elsewhere)
-    from gpubind.launch.wrap.command import own_options  # slow to load, and rarely needed
+    from gpubind.launch.wrap.command import split_options  # slow to load, and rarely needed
 
     readings: dict[str, tuple[str, ...]] = {}
     for name in RUNTIMES:
         with suppress(UsageError, RuntimeLimitError):
-            readings[name] = own_options(name, action, args)[1]
+            readings[name] = split_options(name, action, args)[1]
             chosen = choose_runtime(readings[name][0], environ) if any(readings[name][:1]) else None
             if chosen is not None and chosen.runtime.name == name:
                 return chosen
@@ -146,24 +150,24 @@ def _automatic(
     return chosen
 
 
-def _own_options(runtime: Runtime, action: Action, args: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _split_options(runtime: Runtime, action: Action, args: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the options of *runtime* before IMAGE in *args*, and IMAGE with what follows. Errors: `UsageError`.
 
     A word that begins with `-` is IMAGE only if it is an existing path, and not an option.
     """
     if not args[0].startswith("-"):
         return (), args
-    from gpubind.launch.wrap.command import own_options
+    from gpubind.launch.wrap.command import split_options
 
     try:
-        return own_options(runtime.name, action, args)
+        return split_options(runtime.name, action, args)
     except UsageError:
         if lexists(args[0]):
             return (), args
         raise
 
 
-def _starting(form: Optional[ImageForm]) -> Iterator[str]:
+def _runtimes_for(form: Optional[ImageForm]) -> Iterator[str]:
     """Yield the names of the runtimes that start images of *form*, in the table's order; None: any but a bundle."""
     for name in RUNTIMES:
         if ("bundle" not in RUNTIMES[name].image_forms) if form is None else form in RUNTIMES[name].image_forms:

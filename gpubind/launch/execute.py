@@ -9,15 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn, Optional
 
 from gpubind.errors import CommandError, RuntimeLimitError, StartError, UnseenError
-from gpubind.launch.named import named
+from gpubind.launch.named import resolve_program
 from gpubind.machine import listener, system
-from gpubind.machine.listener import becomes, cannot_sign
+from gpubind.machine.listener import mark_uncacheable, report_exec
 from gpubind.memo.answer import become as take_over
-from gpubind.memo.questions import ask
+from gpubind.memo.questions import run_query
 from gpubind.model.environ import changed
 
 _PROBE_TIMEOUT_S = 10.0
-WHAT = "a program cannot be asked for its version"
+VERSION_ERROR = "a program cannot be asked for its version"
 
 
 def find_program(name: str, environ: Mapping[str, str]) -> Optional[str]:
@@ -25,9 +25,9 @@ def find_program(name: str, environ: Mapping[str, str]) -> Optional[str]:
 
     Relative PATH entries are ignored, and, for root, programs that other users could change.
     """
-    from gpubind.machine.trust import is_obeyed
+    from gpubind.machine.trust import is_trusted_path
 
-    return next((path for path in programs_in_path(name, environ) if is_obeyed(path)), None)
+    return next((path for path in programs_in_path(name, environ) if is_trusted_path(path)), None)
 
 
 def this_program() -> tuple[str, ...]:
@@ -64,7 +64,7 @@ def programs_in_path(name: str, environ: Mapping[str, str]) -> Iterator[str]:
 
     A file that cannot be inspected is skipped, as by a shell. Errors: `UnseenError` if no other file has that name.
     """
-    from gpubind.machine.answers import is_file, may
+    from gpubind.machine.answers import has_access, is_file
 
     unseen, has_file = None, False
     for directory in environ.get("PATH", os.defpath).split(":"):
@@ -75,7 +75,7 @@ def programs_in_path(name: str, environ: Mapping[str, str]) -> Iterator[str]:
             unseen = unseen or error
             continue
         has_file = has_file or is_there
-        if is_there and may(path, os.X_OK):
+        if is_there and has_access(path, os.X_OK):
             yield path
     if unseen is not None and not has_file:
         raise unseen
@@ -89,19 +89,19 @@ def probe_version(program: str) -> str:
 
 
 def _probe(program: str) -> str:
-    from gpubind.machine.answers import answer_in, could_not_look
-    from gpubind.machine.programs import ask
+    from gpubind.machine.answers import inspection_error, missing_from
+    from gpubind.machine.programs import run_captured
 
     try:
-        _, printed, _ = ask(program, (program, "--version"), "it", _PROBE_TIMEOUT_S, system.environ())
+        _, printed, _ = run_captured(program, (program, "--version"), "it", _PROBE_TIMEOUT_S, system.environ())
     except OSError as error:
-        if answer_in(error) is None:
-            raise could_not_look(program, error, WHAT) from error
+        if missing_from(error) is None:
+            raise inspection_error(program, error, VERSION_ERROR) from error
         return ""
     return printed[:4096].decode("utf-8", "replace")
 
 
-def run_in_front(
+def run_in_foreground(
     argv: Sequence[str], environ: Mapping[str, str], *, keeps_output: bool, is_silent: bool = False
 ) -> tuple[int, bytes]:
     """Run *argv* to its end in the caller's terminal; return its exit status and its standard output.
@@ -111,7 +111,7 @@ def run_in_front(
     """
     import subprocess
 
-    cannot_sign(f"`{argv[0]}` was run")
+    mark_uncacheable(f"`{argv[0]}` was run")
     try:
         output, messages = subprocess.PIPE if keeps_output else 2, subprocess.DEVNULL if is_silent else None
         completed = subprocess.run(tuple(argv), stdout=output, stderr=messages, env=environ, check=False)
@@ -124,7 +124,7 @@ def run_in_front(
 def callers_environ() -> Mapping[str, str]:
     """Return the caller's environment, without the LC_CTYPE that Python sets for itself (PEP 538)."""
     recorder = listener.recorder
-    is_pythons = ask("locale", "") if recorder is None else recorder.own_locale()
+    is_pythons = run_query("locale", "") if recorder is None else recorder.own_locale()
     return changed(system.environ(), unset=("LC_CTYPE",) if is_pythons else ())
 
 
@@ -137,7 +137,7 @@ def execute(argv: Sequence[str], environ: Mapping[str, str], program: Optional[s
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-    becomes(path, tuple(argv), environ)
+    report_exec(path, tuple(argv), environ)
     try:
         try:
             take_over(path, tuple(argv), environ)
@@ -156,7 +156,7 @@ def execute_line(argv: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
     Errors: `CommandError` (`no-such-command`, `not-executable`), `StartError`.
     """
     name = argv[0]
-    program, files = named(name, environ, system.is_file, lambda path: system.access(path, os.X_OK))
+    program, files = resolve_program(name, environ, system.is_file, lambda path: system.access(path, os.X_OK))
     if program is None:
         code, problem = ("not-executable", "may not be executed") if files else ("no-such-command", "is not there")
         where = files[0] if files else name if "/" in name else environ.get("PATH", "")

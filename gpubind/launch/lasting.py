@@ -1,4 +1,4 @@
-"""Containers that are started more than once: `for_each_start` gives them a CDI device instead of paths.
+"""Containers that are started more than once: `use_cdi_devices` gives them a CDI device instead of paths.
 
 The paths of a plan have the driver's version in them, and a container keeps the paths with which it was created: after
 an update of the driver it does not start. docker and podman keep the name of a CDI device, and read its spec at each
@@ -22,7 +22,7 @@ _OPENCL = "libOpenCL.so.1"
 """The loader of OpenCL: it belongs to no vendor, and specs lack it. CUDA does without it."""
 
 
-def restarts(start: Start, container: Literal["removed", "kept", "created"]) -> Optional[Severity]:
+def restart_severity(start: Start, container: Literal["removed", "kept", "created"]) -> Optional[Severity]:
     """Return how serious it is if the container of *start* does not start again; None if it is started once.
 
     *container*: as of `StartRequest`. One that was started in front is seldom started again, but a development
@@ -37,7 +37,7 @@ def restarts(start: Start, container: Literal["removed", "kept", "created"]) -> 
     return "warning" if is_later and not is_removed else "note"
 
 
-def for_each_start(
+def use_cdi_devices(
     request: StartRequest, target: StartTarget, prepared: PreparedStart, *, has_nodes: bool = False
 ) -> PreparedStart:
     """Return *prepared* with CDI devices in place of the plan's paths, where the container is started again and they
@@ -48,7 +48,7 @@ def for_each_start(
     start, plan = prepared.start, prepared.plan
     if start.restarts is None or not plan.mounts:
         return prepared
-    is_fit = not has_nodes and not request.elsewhere and "cdi-spec-dir" not in request.own
+    is_fit = not has_nodes and not request.elsewhere and "cdi-spec-dir" not in request.global_options
     devices_or_reason = _devices(prepared) if is_fit else "gpubind uses none for such a line"
     if not isinstance(devices_or_reason, str):
         return prepared._replace(arguments=start.runtime.by_device(devices_or_reason, plan, start))

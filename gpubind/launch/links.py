@@ -16,8 +16,8 @@ from typing import Optional
 
 from gpubind.errors import OutputError
 from gpubind.machine import system
-from gpubind.machine.listener import cannot_sign
-from gpubind.machine.trust import is_obeyed
+from gpubind.machine.listener import mark_uncacheable
+from gpubind.machine.trust import is_trusted_path
 from gpubind.model import HostPath
 from gpubind.model.digest import sha256_hex
 
@@ -31,23 +31,23 @@ def put_links(links: Mapping[str, HostPath], directory: str) -> bool:
     Errors: `OutputError` (code `other-directory`) if something else is there; (code `unwritable-file`), for root also
     where other users could change the directory.
     """
-    cannot_sign("a directory is written")
+    mark_uncacheable("a directory is written")
     parent, name = os.path.split(system.absolute(directory))
     hidden_name = f".{name}.{_digest(links)}"
     try:
         if not directory:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        if not is_obeyed(parent):
+        if not is_trusted_path(parent):
             raise PermissionError(errno.EACCES, "users other than root could change what is there")
-        with _one_at_a_time(parent):
-            before = _current(parent, name)
+        with _directory_lock(parent):
+            before = _resolve_directory(parent, name)
             if before == hidden_name:
                 return False
             if not system.exists(f"{parent}/{hidden_name}", follow=False):
                 _make(links, f"{parent}/{hidden_name}")
-            elif _links_in(f"{parent}/{hidden_name}") != links:
-                raise _other(f"{parent}/{hidden_name}")
-            _point(parent, name, hidden_name, is_empty=before == "")
+            elif _read_links(f"{parent}/{hidden_name}") != links:
+                raise _other_directory_error(f"{parent}/{hidden_name}")
+            _replace_link(parent, name, hidden_name, is_empty=before == "")
             if before:
                 _remove(f"{parent}/{before}")
     except OSError as error:
@@ -59,7 +59,7 @@ def put_links(links: Mapping[str, HostPath], directory: str) -> bool:
 
 
 @contextlib.contextmanager
-def _one_at_a_time(parent: str) -> Iterator[None]:
+def _directory_lock(parent: str) -> Iterator[None]:
     """Keep other runs from removing the directory that this one is about to use. Errors: `OSError`."""
     with system.open_directory(parent) as opened:
         with contextlib.suppress(OSError):  # some network file systems have no locks for directories
@@ -67,7 +67,7 @@ def _one_at_a_time(parent: str) -> Iterator[None]:
         yield
 
 
-def _current(parent: str, name: str) -> Optional[str]:
+def _resolve_directory(parent: str, name: str) -> Optional[str]:
     """Return the directory that *name* leads to; None if there is nothing, and empty for an empty directory.
 
     Errors: `OutputError` (code `other-directory`) for anything that `put_links` did not make.
@@ -81,14 +81,14 @@ def _current(parent: str, name: str) -> Optional[str]:
         return ""
     target = system.readlink(path) if kind == stat.S_IFLNK else ""
     if not re.fullmatch(rf"{re.escape(f'.{name}.')}[0-9a-f]{{{_LENGTH}}}", target):
-        raise _other(path)
-    links = _links_in(f"{parent}/{target}")
+        raise _other_directory_error(path)
+    links = _read_links(f"{parent}/{target}")
     if links is None or not target.endswith(_digest(links)):
-        raise _other(path)
+        raise _other_directory_error(path)
     return target
 
 
-def _other(path: str) -> OutputError:
+def _other_directory_error(path: str) -> OutputError:
     hint = "name a directory that does not exist, or remove this one yourself"
     return OutputError("other-directory", "it holds something else than links that gpubind made", where=path, hint=hint)
 
@@ -97,7 +97,7 @@ def _digest(links: Mapping[str, HostPath]) -> str:
     return sha256_hex("".join(f"{name}\0{links[name]}\0" for name in sorted(links)))[:_LENGTH]
 
 
-def _links_in(directory: str) -> Optional[dict[str, HostPath]]:
+def _read_links(directory: str) -> Optional[dict[str, HostPath]]:
     """Return the links in *directory* and below; None if anything else is there, or others may change it.
 
     Errors: `OSError`.
@@ -138,7 +138,7 @@ def _make(links: Mapping[str, HostPath], directory: str) -> None:
         raise
 
 
-def _point(parent: str, name: str, target: str, *, is_empty: bool) -> None:
+def _replace_link(parent: str, name: str, target: str, *, is_empty: bool) -> None:
     """Make *name* a link to *target*; *is_empty*: it is an empty directory, which goes first."""
     part = f"{parent}/{target}.{system.random_name()}.part"
     system.symlink(target, part)

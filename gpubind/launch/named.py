@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Optional
 
 
-def named(
+def resolve_program(
     name: str, environ: Mapping[str, str], is_file: Callable[[str], bool], is_program: Callable[[str], bool]
 ) -> tuple[Optional[str], tuple[str, ...]]:
     """Return the program that *name* stands for, by PATH, and all files of that name; None if none may be executed.

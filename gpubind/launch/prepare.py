@@ -1,6 +1,6 @@
 """Prepare a start: `prepare` makes the plan for it, its generated files and its arguments.
 
-`begin` (caller) -> `plan_start` -> `staged` -> `PreparedStart`. A check stops before any write: `preflight_on`.
+`begin` (caller) -> `plan_start` -> `write_start_files` -> `PreparedStart`. A check stops before any write: `make_preflight`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from gpubind.errors import CheckError, RuntimeLimitError, UsageError
 from gpubind.formats.driver.gpu_names import GPU_VARIABLES, LIBRARY_VARIABLES, ZE_VARIABLES
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.launch.caller import begin, writable_files
+from gpubind.launch.caller import read_start_facts, writable_files
 from gpubind.launch.execute import callers_environ, find_program
 from gpubind.launch.stage import stage as stage_files
 from gpubind.launch.stage import stage_in, stage_skeleton
-from gpubind.loader.namespace import OwnMounts
+from gpubind.loader.namespace import UserMounts
 from gpubind.model import CAPABILITIES, ContainerPath, HostPath, ImageFacts, Plan, Request, RootedPath
 from gpubind.planner.placement import Layout
 from gpubind.planner.planning import PlanQuery, plan_host, plan_or_empty
@@ -37,15 +37,15 @@ _WITHOUT_GPU = (
     "visible-devices-unknown",
 )
 """Errors with which no GPU works in a container."""
-USUAL = next(iter(RUNTIMES))
+DEFAULT_RUNTIME = next(iter(RUNTIMES))
 """The runtime that an unknown one resembles most often."""
 
 
-def start_on(host: Host, runtime: Runtime, arguments: tuple[str, ...], *, allow_writable: bool = False) -> Start:
+def make_start(host: Host, runtime: Runtime, arguments: tuple[str, ...], *, allow_writable: bool = False) -> Start:
     """Return a start by *runtime* on *host*, with the facts of this machine if the host is this machine."""
     environ = environ_of(host)
     program = find_program(runtime.name, environ) if host.local is not None else None
-    return begin(runtime, program, arguments, environ, host, allow_writable=allow_writable)
+    return read_start_facts(runtime, program, arguments, environ, host, allow_writable=allow_writable)
 
 
 def environ_of(host: Host) -> Mapping[str, str]:
@@ -73,21 +73,21 @@ def host_for(host: Host, start: Start, image: Optional[Image]) -> Host:
     if host.local is None:
         return host
     if start.is_entered or any(start.runtime.hides_caller_variable(start, name) for name in GPU_VARIABLES):
-        return without_choice(host)
+        return without_gpu_variables(host)
     if image_variables.intersection(LIBRARY_VARIABLES):
-        return without_choice(host)
+        return without_gpu_variables(host)
     ze_names = image_variables.intersection(ZE_VARIABLES)
-    return without_choice(host, ze_names) if ze_names else host
+    return without_gpu_variables(host, ze_names) if ze_names else host
 
 
-def without_choice(host: Host, names: Container[str] = GPU_VARIABLES) -> Host:
+def without_gpu_variables(host: Host, names: Container[str] = GPU_VARIABLES) -> Host:
     """Return *host* without the caller's variables *names*, which choose GPUs."""
     copy = host.copy()
     copy.environ = {name: value for name, value in host.environ.items() if name not in names}
     return copy
 
 
-class Files(NamedTuple):
+class FilePolicy(NamedTuple):
     """Where generated files are written, and for how long."""
 
     write: bool = True
@@ -101,7 +101,7 @@ class Files(NamedTuple):
 
 
 def write_generated(
-    contents: Mapping[ContainerPath, str], environ: Mapping[str, str], files: Files
+    contents: Mapping[ContainerPath, str], environ: Mapping[str, str], files: FilePolicy
 ) -> Mapping[ContainerPath, HostPath]:
     """Return where the generated files with these *contents* are now.
 
@@ -128,7 +128,7 @@ def prepare(
     query: PlanQuery,
     start: Start,
     image: Optional[Image],
-    files: Files,
+    files: FilePolicy,
     *,
     or_empty: bool = False,
     require_gpu: bool = False,
@@ -143,7 +143,7 @@ def prepare(
     host, plan = plan_start(host, query, start, image, or_empty=or_empty)
     if require_gpu:
         _need_gpu(plan)
-    return with_words(host, plan, start, image, files, in_line=in_line)
+    return prepare_with_plan(host, plan, start, image, files, in_line=in_line)
 
 
 def plan_start(
@@ -170,12 +170,12 @@ def _requested(host: Host, request: Request, start: Start) -> Request:
     return request._replace(caps=caps, library_path=(*request.library_path, *existing_paths))
 
 
-def with_words(
-    host: Host, plan: Plan, start: Start, image: Optional[Image], files: Files, *, in_line: bool = False
+def prepare_with_plan(
+    host: Host, plan: Plan, start: Start, image: Optional[Image], files: FilePolicy, *, in_line: bool = False
 ) -> PreparedStart:
     """Return *start* with *plan*, its generated files and its arguments. Errors: as `prepare`."""
     start = in_image(start, image)
-    stage = staged(plan, start, files)
+    stage = write_start_files(plan, start, files)
     if host.local is None and start.bundle is not None:
         start = start._replace(bundle=start.bundle._replace(is_writable=True))  # by whom, a record does not tell
     arguments = (start.runtime.arguments_in_line if in_line else start.runtime.arguments)(plan, start, stage)
@@ -190,7 +190,7 @@ def in_image(start: Start, image: Optional[Image]) -> Start:
     return start if image is None else start._replace(tree=image.tree, bundle=image.bundle)
 
 
-def staged(plan: Plan, start: Start, files: Files) -> Stage:
+def write_start_files(plan: Plan, start: Start, files: FilePolicy) -> Stage:
     """Return the generated files of the plan and of the runtime, where *files* says that they are written."""
     contents = {**plan.generated, **start.runtime.generated_files(plan, start)}
     mount_points = start.runtime.mount_point_files(plan, start)
@@ -219,7 +219,7 @@ def _need_gpu(plan: Plan) -> None:
         )
 
 
-def preflight_on(
+def make_preflight(
     host: Host,
     plan_or_query: Union[PlanQuery, Plan],
     image: Optional[Image] = None,
@@ -238,10 +238,10 @@ def preflight_on(
     from gpubind.rules.preflight import preflight
 
     if isinstance(plan_or_query, Plan):
-        _need_its_host(host, plan_or_query)
+        _require_matching_host(host, plan_or_query)
     start = None
     if runtime is not None and plan_or_query.request.like is None:
-        start = start_on(host, runtime, arguments, allow_writable=allow_writable)
+        start = make_start(host, runtime, arguments, allow_writable=allow_writable)
     if isinstance(plan_or_query, Plan):
         plan = plan_or_query
     elif start is not None:
@@ -250,11 +250,11 @@ def preflight_on(
         plan = plan_or_empty(host, plan_or_query, image)
     name, own_mounts, stage = runtime.name if runtime is not None else None, None, NO_STAGE
     if start is not None:
-        start = _asked(in_image(start, image), image)
-        stage = staged(plan, start, Files(write=False))
+        start = _with_daemon_answer(in_image(start, image), image)
+        stage = write_start_files(plan, start, FilePolicy(write=False))
         own_mounts = start.runtime.base_mounts(plan, start) if host.local is not None else None
     elif runtime is None and host.local is not None and program is not None:
-        own_mounts = _usual_mounts(plan, host)
+        own_mounts = _default_mounts(plan, host)
     return preflight(
         host,
         plan,
@@ -278,7 +278,7 @@ def _missing_runtime(start: Start) -> Optional[RuntimeLimitError]:
     return RuntimeLimitError("no-runtime", "it is not in PATH", hint="install it, or name another with --backend")
 
 
-def _asked(start: Start, image: Optional[Image]) -> Start:
+def _with_daemon_answer(start: Start, image: Optional[Image]) -> Start:
     """Return *start* with the answer of its daemon. One that has given the image, or is elsewhere, is not asked."""
     store = start.runtime.store if start.runtime.has_daemon else None
     is_known = image is not None and image.facts.kind == store
@@ -289,7 +289,7 @@ def _asked(start: Start, image: Optional[Image]) -> Start:
     return start._replace(facts=start.facts._replace(silence=why_silent(store)))
 
 
-def _need_its_host(host: Host, plan: Plan) -> None:
+def _require_matching_host(host: Host, plan: Plan) -> None:
     """Errors: `UsageError` (code `other-host`) where *host* surely lacks a file that *plan* requires."""
     for mount in plan.mounts:
         path = host.driver.rooted(mount.source) if mount.required and mount.source is not None else None
@@ -298,9 +298,9 @@ def _need_its_host(host: Host, plan: Plan) -> None:
             raise UsageError("other-host", problem, where=path, why=why, hint="plan again on this host")
 
 
-def _usual_mounts(plan: Plan, host: Host) -> Optional[OwnMounts]:
-    """Return what the `USUAL` runtime mounts: home, working directory and /tmp."""
+def _default_mounts(plan: Plan, host: Host) -> Optional[UserMounts]:
+    """Return what the `DEFAULT_RUNTIME` runtime mounts: home, working directory and /tmp."""
     environ = environ_of(host)
     places: dict[str, str] = {name: environ[name] for name in ("HOME", "PWD") if name in environ}
-    usual = RUNTIMES[USUAL]
-    return usual.base_mounts(plan, begin(usual, None, (), places, host))
+    usual = RUNTIMES[DEFAULT_RUNTIME]
+    return usual.base_mounts(plan, read_start_facts(usual, None, (), places, host))

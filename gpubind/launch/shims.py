@@ -11,15 +11,15 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
-from gpubind.errors import OutputError, RuntimeLimitError, UsageError, one_of
+from gpubind.errors import OutputError, RuntimeLimitError, UsageError, suggest_known
 from gpubind.frozen import NamedTuple
 from gpubind.launch.execute import programs_in_path
 from gpubind.launch.wrap.passing import WITH_GPU_FLAGS
 from gpubind.machine import system
-from gpubind.machine.answers import answer_in, could_not_look, is_file, real_path, tried
-from gpubind.machine.listener import cannot_sign
+from gpubind.machine.answers import inspection_error, is_file, missing_from, real_path, retry_transient
+from gpubind.machine.listener import mark_uncacheable
 from gpubind.machine.regular import read_beginning
-from gpubind.machine.trust import is_obeyed
+from gpubind.machine.trust import is_trusted_path
 from gpubind.machine.writing import replace
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 
@@ -48,21 +48,23 @@ def install_shims(
     """
     for name in names:
         if name not in PROGRAMS:
-            name_hint = f"give a name, not a path: {os.path.basename(name)}" if "/" in name else one_of(PROGRAMS, name)
+            name_hint = (
+                f"give a name, not a path: {os.path.basename(name)}" if "/" in name else suggest_known(PROGRAMS, name)
+            )
             raise UsageError("unknown-backend", f"wrap reads no command lines of `{name}`", hint=name_hint)
     directory = _in_path(directory)
-    paths = {name: _real(name, environ) for name in names or WITH_GPU_FLAGS}
+    paths = {name: _find_program(name, environ) for name in names or WITH_GPU_FLAGS}
     programs = {name: path for name, path in paths.items() if path is not None}
     missing = ", ".join(name for name in paths if name not in programs)
     if missing and (names or not programs):
         hint = f"install it, or name other programs: gpubind install-shims {shlex.quote(directory)} PROGRAM..."
         raise RuntimeLimitError("no-runtime", f"{missing}: not in PATH", where=environ.get("PATH", ""), hint=hint)
     for name in programs:
-        _need_own(f"{directory}/{name}")
-    cannot_sign("files are written")
+        _require_shim(f"{directory}/{name}")
+    mark_uncacheable("files are written")
     try:
         system.make_directories(directory)
-        if not is_obeyed(directory):
+        if not is_trusted_path(directory):
             raise PermissionError(errno.EACCES, "users other than root could change it")
         with system.open_directory(directory) as place:
             for name, program in programs.items():
@@ -81,8 +83,8 @@ def remove_shims(directory: str, names: Sequence[str]) -> tuple[str, ...]:
     directory = _in_path(directory)
     paths = [f"{directory}/{name}" for name in names or sorted(PROGRAMS)]
     for path in paths if names else ():
-        _need_own(path)
-    cannot_sign("files are removed")
+        _require_shim(path)
+    mark_uncacheable("files are removed")
     shims = tuple(path for path in paths if _is_shim(path))
     try:
         for path in shims:
@@ -106,9 +108,11 @@ def _in_path(directory: str) -> str:
     return path
 
 
-def _real(name: str, environ: Mapping[str, str]) -> Optional[str]:
+def _find_program(name: str, environ: Mapping[str, str]) -> Optional[str]:
     """Return the first program *name* in PATH, shims left out."""
-    return next((path for path in programs_in_path(name, environ) if is_obeyed(path) and not _is_shim(path)), None)
+    return next(
+        (path for path in programs_in_path(name, environ) if is_trusted_path(path) and not _is_shim(path)), None
+    )
 
 
 def _shim(path: str, program: str, environ: Mapping[str, str]) -> Shim:
@@ -119,7 +123,7 @@ def _shim(path: str, program: str, environ: Mapping[str, str]) -> Shim:
 def _text(program: str, gpubind: Sequence[str], directory: str) -> bytes:
     quoted_program, gpubind_command = shlex.quote(program), shlex.join(gpubind)
     wrapped = f'[ -x {shlex.quote(gpubind[0])} ] && exec {gpubind_command} wrap -- {quoted_program} "$@"'
-    start_words = PROGRAMS[os.path.basename(program)].start_words  # without one of them, no line waits for Python
+    start_words = PROGRAMS[os.path.basename(program)].start_subcommands  # without one of them, no line waits for Python
     starts = " | ".join(f'*" {start_word} "*' for start_word in start_words)
     lines = (
         f"gpubind install-shims --remove {shlex.quote(directory)}",
@@ -129,7 +133,7 @@ def _text(program: str, gpubind: Sequence[str], directory: str) -> bytes:
     return _HEAD + "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
 
 
-def _need_own(path: str) -> None:
+def _require_shim(path: str) -> None:
     if system.exists(path, follow=False) and not _is_shim(path):
         hint = "name another directory: it is put into PATH before the programs' own"
         raise OutputError("other-file", "it is not a file that `install-shims` made", where=path, hint=hint)
@@ -139,10 +143,10 @@ def _is_shim(path: str) -> bool:
     if not is_file(path):
         return False
     try:
-        return tried(lambda: read_beginning(path, len(_HEAD))) == _HEAD
+        return retry_transient(lambda: read_beginning(path, len(_HEAD))) == _HEAD
     except OSError as error:
-        if answer_in(error) is None:
-            raise could_not_look(path, error) from error
+        if missing_from(error) is None:
+            raise inspection_error(path, error) from error
         return False  # a program that only root may read is none
 
 

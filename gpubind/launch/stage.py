@@ -15,7 +15,7 @@ from typing import Callable
 from gpubind.errors import OutputError
 from gpubind.host.directories import xdg_directory
 from gpubind.machine import system
-from gpubind.machine.trust import acts_as_root, is_obeyed, why_not_lasting
+from gpubind.machine.trust import acts_as_root, is_trusted_path, why_not_shareable
 from gpubind.machine.writing import make_ours
 from gpubind.machine.writing import put as put_file
 from gpubind.model import ContainerPath, HostPath
@@ -36,7 +36,7 @@ def stage(contents: Mapping[ContainerPath, str], environ: Mapping[str, str]) -> 
     """
 
     def put(name: str, data: bytes) -> HostPath:
-        return _in_first_place(lambda place: put_file(place, name, data, 0o700), environ)
+        return _in_first_usable_directory(lambda place: put_file(place, name, data, 0o700), environ)
 
     return {target: put(*_named(target, content)) for target, content in contents.items()}
 
@@ -51,9 +51,9 @@ def stage_in(contents: Mapping[ContainerPath, str], directory: str) -> dict[Cont
         return {}
     try:
         place = system.absolute(directory)
-        _need_lasting(place)
+        _require_lasting_directory(place)
         places = {target: HostPath(put_file(place, *_named(target, text), 0o755)) for target, text in contents.items()}
-        _need_lasting(place)
+        _require_lasting_directory(place)
         return places
     except OSError as error:
         why = error.strerror or str(error)
@@ -62,18 +62,18 @@ def stage_in(contents: Mapping[ContainerPath, str], directory: str) -> dict[Cont
         raise OutputError("unwritable-file", problem, where=directory, why=why, hint=hint) from error
 
 
-def _need_lasting(directory: str) -> None:
+def _require_lasting_directory(directory: str) -> None:
     """Errors: `PermissionError` for a directory of root that other users could change, now or later."""
-    why = why_not_lasting(directory) if acts_as_root() else None
+    why = why_not_shareable(directory) if acts_as_root() else None
     if why is not None:
         raise PermissionError(errno.EACCES, why)
 
 
-def stage_alone(name: str, content: str, environ: Mapping[str, str]) -> HostPath:
+def stage_single_file(name: str, content: str, environ: Mapping[str, str]) -> HostPath:
     """Write *content* as the only file, *name*, of a directory. Return the directory. Errors: as `stage`."""
     data = content.encode("utf-8", "surrogateescape")
     digest = sha256(data).hexdigest()
-    file = _in_first_place(lambda place: put_file(f"{place}/{digest}", name, data, 0o700), environ)
+    file = _in_first_usable_directory(lambda place: put_file(f"{place}/{digest}", name, data, 0o700), environ)
     return HostPath(os.path.dirname(file))
 
 
@@ -84,7 +84,7 @@ def stage_skeleton(places: Iterable[ContainerPath], environ: Mapping[str, str]) 
     """
     ordered = sorted(set(places))
     name = sha256_hex("\0".join(ordered)) + "-skeleton"
-    return _in_first_place(lambda place: _put_skeleton(place, name, ordered), environ)
+    return _in_first_usable_directory(lambda place: _put_skeleton(place, name, ordered), environ)
 
 
 def _put_skeleton(directory: str, name: str, places: list[ContainerPath]) -> HostPath:
@@ -128,7 +128,7 @@ def _skeleton_of(path: str) -> list[str]:
     return sorted(paths)
 
 
-def _in_first_place(put: Callable[[str], str], environ: Mapping[str, str]) -> HostPath:
+def _in_first_usable_directory(put: Callable[[str], str], environ: Mapping[str, str]) -> HostPath:
     """Return what *put* returns for the first usable place; for root, other users must not be able to change it."""
     cache = xdg_directory(environ, "XDG_CACHE_HOME", ".cache")
     home = "/" if environ.get("XDG_CACHE_HOME", "").startswith("/") else environ.get("HOME", "")
@@ -140,7 +140,7 @@ def _in_first_place(put: Callable[[str], str], environ: Mapping[str, str]) -> Ho
         try:
             if not system.is_directory(base):  # a home or TMPDIR is not made
                 raise NotADirectoryError(errno.ENOTDIR, f"{base} is not a directory")
-            if not is_obeyed(place):
+            if not is_trusted_path(place):
                 raise PermissionError(errno.EACCES, "users other than root could change what is there")
             make_ours(place, 0o700).close()
             return HostPath(put(place))

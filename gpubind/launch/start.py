@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn, Optional
 
 from gpubind.errors import BoundError, CheckError, CommandError, GpubindError, UnseenError
-from gpubind.launch.caller import begin
-from gpubind.launch.choose import StartLine
+from gpubind.launch.caller import read_start_facts
+from gpubind.launch.choose import StartArguments
 from gpubind.launch.execute import execute, need_program
-from gpubind.launch.lasting import for_each_start, restarts
-from gpubind.launch.prepare import Files, prepare
-from gpubind.launch.stage import stage_alone
+from gpubind.launch.lasting import restart_severity, use_cdi_devices
+from gpubind.launch.prepare import FilePolicy, prepare
+from gpubind.launch.stage import stage_single_file
 from gpubind.launch.target import StartRequest, StartTarget, with_target
 from gpubind.machine import system
-from gpubind.machine.listener import cannot_sign, has_command
+from gpubind.machine.listener import mark_uncacheable, report_command
 from gpubind.model import with_count
 from gpubind.model.notice import Notice, ignore
 from gpubind.runtimes.cmdline.programs import Action
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from gpubind.model import Finding
     from gpubind.rules.preflight import Preflight
 
-UNSEEN = (BoundError, UnseenError)
+FALLBACK_ERRORS = (BoundError, UnseenError)
 """Errors of a host that gpubind cannot inspect, and whose GPUs the runtime's own flag may bring all the same."""
 
 
-def make_command(request: StartRequest, action: Action, line: StartLine) -> Command:
+def make_command(request: StartRequest, action: Action, line: StartArguments) -> Command:
     """Return the command line of the runtime for *line*, with the plan.
 
     Errors: `CheckError`, `CommandError`, and those of opening, planning and preparing.
@@ -37,38 +37,38 @@ def make_command(request: StartRequest, action: Action, line: StartLine) -> Comm
     request = request._replace(arguments=(*request.arguments, *line.options), is_entered=is_entered)
     try:
         command = with_target(
-            request, runtime, runtime.name, line.image, lambda target: _planned(request, action, line, target)
+            request, runtime, runtime.name, line.image, lambda target: _plan_command(request, action, line, target)
         )
-    except UNSEEN as error:
-        need_own_flag(request, error, has_gpu_flag=bool(runtime.gpu_flags))
+    except FALLBACK_ERRORS as error:
+        report_builtin_flag(request, error, has_gpu_flag=bool(runtime.gpu_flags))
         program = runtime.name if request.dry_run else need_program(runtime.name, request.environ)
-        args = (*request.arguments, *_own_flags(request, runtime), line.image.word, *argv)
+        args = (*request.arguments, *_builtin_gpu_flags(request, runtime), line.image.word, *argv)
         command = Command((program, action, *args), request.environ)
-    has_command(argv, is_looked_at=request.check or runtime.limits.hides_missing_command)
+    report_command(argv, is_looked_at=request.check or runtime.limits.hides_missing_command)
     return command
 
 
 def become(command: Command) -> NoReturn:
     """Replace this process by *command*. Errors: `OutputError`, `StartError`."""
-    execute(written(command), command.environ)
+    execute(write_command_file(command), command.environ)
 
 
-def written(command: Command) -> tuple[str, ...]:
+def write_command_file(command: Command) -> tuple[str, ...]:
     """Return the words of *command*, after its file is written. Errors: `OutputError` (code `unwritable-file`)."""
     if command.file is None:
         return command.argv
-    place = stage_alone(command.file.name, command.file.content, command.environ)
+    place = stage_single_file(command.file.name, command.file.content, command.environ)
     return tuple(place if arg == STAGED_DIRECTORY else arg for arg in command.argv)
 
 
-def _planned(request: StartRequest, action: Action, line: StartLine, target: StartTarget) -> Command:
+def _plan_command(request: StartRequest, action: Action, line: StartArguments, target: StartTarget) -> Command:
     prepared = prepare_start(request, target)
-    prepared = for_each_start(request, target, prepared)
+    prepared = use_cdi_devices(request, target, prepared)
     token = "ID" if request.dry_run else system.token()
     call = StartCall(target.program, action, line.image.word, line.argv, token, system.is_terminal(0))
     command = prepared.start.runtime.start_command(call, prepared.start, prepared.arguments)
     if not request.dry_run and any(token in arg for arg in command.argv):
-        cannot_sign("the container has a name for this start only")
+        mark_uncacheable("the container has a name for this start only")
     inspect_start(request, target, prepared, line.argv[0] if action == "exec" else None)
     return command
 
@@ -80,16 +80,16 @@ def prepare_start(request: StartRequest, target: StartTarget, *, in_line: bool =
     and as `prepare`.
     """
     runtime, image, query = target.runtime, target.image, request.query
-    begun = begin(
+    begun = read_start_facts(
         runtime,
         target.program,
         request.arguments,
         request.environ,
         target.host,
-        request.own,
+        request.global_options,
         allow_writable=request.allow_writable,
     )
-    start = begun._replace(is_entered=request.is_entered, restarts=restarts(begun, request.container))
+    start = begun._replace(is_entered=request.is_entered, restarts=restart_severity(begun, request.container))
     if image is None and runtime.store is not None and query.request.userspace == "auto":
         # Only the nodes of AMD's and Intel's, as these programs give them by themselves.
         query = query._replace(request=query.request._replace(userspace="image"))
@@ -98,7 +98,7 @@ def prepare_start(request: StartRequest, target: StartTarget, *, in_line: bool =
         query,
         start,
         image,
-        Files(write=not request.dry_run),
+        FilePolicy(write=not request.dry_run),
         or_empty=not (request.require_gpu or request.names_gpu),
         require_gpu=request.require_gpu,
         in_line=in_line,
@@ -119,7 +119,7 @@ def inspect_start(request: StartRequest, target: StartTarget, prepared: Prepared
     # Only the user knows the files of a container that the user's own line makes.
     hides = target.runtime.limits.hides_missing_command and not prepared.includes_user_options
     if request.check:
-        _need_no_error(request, preflight_of(prepared, target.runtime, program))
+        _require_check_passes(request, preflight_of(prepared, target.runtime, program))
         return
     missing: Optional[CommandError] = None
     order: tuple[Finding, ...] = ()
@@ -152,7 +152,7 @@ def preflight_of(prepared: PreparedStart, runtime: Runtime, program: Optional[st
     )
 
 
-def need_own_flag(request: StartRequest, error: GpubindError, *, has_gpu_flag: bool) -> None:
+def report_builtin_flag(request: StartRequest, error: GpubindError, *, has_gpu_flag: bool) -> None:
     """Report that the runtime starts with its own GPU flag, because *error* keeps gpubind from inspecting the host.
 
     Errors: *error*, where it has none, or where the user asks for more than that flag gives.
@@ -164,7 +164,7 @@ def need_own_flag(request: StartRequest, error: GpubindError, *, has_gpu_flag: b
     request.report(Notice("warning", "not-looked-at", text))
 
 
-def _own_flags(request: StartRequest, runtime: Runtime) -> tuple[str, ...]:
+def _builtin_gpu_flags(request: StartRequest, runtime: Runtime) -> tuple[str, ...]:
     """Return the flag of *runtime* for the requested GPUs; it takes only one of two vendors."""
     gpus, vendors = request.query.request.gpus, request.query.request.vendors
     if gpus is not None and gpus.strip().lower() == "none":
@@ -175,14 +175,14 @@ def _own_flags(request: StartRequest, runtime: Runtime) -> tuple[str, ...]:
     return tuple(runtime.gpu_flags[vendor] for vendor in vendors if vendor in runtime.gpu_flags)[:1]
 
 
-def _need_no_error(request: StartRequest, preflight: Preflight) -> None:
+def _require_check_passes(request: StartRequest, preflight: Preflight) -> None:
     """Report the findings of the check. Errors: `CheckError` (code `check-failed`) for an error that is not ignored."""
-    from gpubind.documents.check.report import folded
-    from gpubind.rules.outcome import report_of
+    from gpubind.documents.check.report import fold_findings
+    from gpubind.rules.outcome import make_report
     from gpubind.rules.table import check
 
-    outcome = report_of(preflight.plan, check(preflight), request.reasons, severities=request.severities)
-    for finding in folded(outcome.findings):
+    outcome = make_report(preflight.plan, check(preflight), request.reasons, severities=request.severities)
+    for finding in fold_findings(outcome.findings):
         request.report(finding)
     for finding, was, by in outcome.changed:
         text = f"{finding.subject}: {finding.severity}, it was {was} ({by})"
@@ -208,7 +208,7 @@ def _missing_command(preflight: Preflight) -> Optional[CommandError]:
     if not preflight.has_program:
         return None
     chain, container = preflight.chain, preflight.container
-    if len(chain.names) > 1 or container.unseen:
+    if len(chain.names) > 1 or container.unreadable_mounts:
         return None
     kind = chain.stop.kind if chain.stop is not None else None
     name = chain.names[0]

@@ -11,11 +11,11 @@ from gpubind.errors import BoundError, FormatError, GpubindError, HostReadError,
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.image.reference import DIRECTORY_FORMS, FILE_FORMS, ImageForm, ImageReference
-from gpubind.launch.caller import remote_of, texts_of
-from gpubind.launch.execute import find_program, need_program, run_in_front
+from gpubind.launch.caller import find_remote_daemon, texts_of
+from gpubind.launch.execute import find_program, need_program, run_in_foreground
 from gpubind.machine import system
 from gpubind.machine.answers import is_file, lexists
-from gpubind.machine.budget import TIMES_LIMIT, renew, tell
+from gpubind.machine.budget import TIMES_LIMIT, renew, report_progress
 from gpubind.model.environ import changed
 from gpubind.model.notice import Message, Notice, ignore
 from gpubind.planner.planning import PlanQuery
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpubind.rules.outcome import Reasons, Severities
 
 _Made = TypeVar("_Made")
-DAMAGE = (BoundError, FormatError, UnseenError)
+UNREADABLE_IMAGE_ERRORS = (BoundError, FormatError, UnseenError)
 """Errors of an image that gpubind cannot inspect and that its runtime may start all the same."""
 _PREFIXES = {"oci-layout": "oci", "oci-archive": "oci-archive", "docker-archive": "docker-archive"}
 _FORMS: Mapping[ImageForm, str] = MappingProxyType(
@@ -51,7 +51,7 @@ class StartRequest(NamedTuple):
     """The caller's environment."""
     arguments: tuple[str, ...] = ()
     """The runtime's own options."""
-    own: Mapping[str, str] = MappingProxyType({})
+    global_options: Mapping[str, str] = MappingProxyType({})
     """Those before its subcommand."""
     elsewhere: bool = False
     """Whether the start is planned for another machine."""
@@ -122,7 +122,7 @@ def _open_target(request: StartRequest, runtime: Runtime, program: str, image: O
     if image is None:
         return target
     if image.store is not None:
-        return _with_stored(request, target, image)
+        return _open_from_store(request, target, image)
     if runtime.hides_images and not image.is_path:
         text = f"gpubind does not read the images of {runtime.title}, and the plan is made without {image.text}"
         checked, unknown = Notice("warning", "image-not-checked", text), Notice("note", "image-unknown", text)
@@ -130,7 +130,7 @@ def _open_target(request: StartRequest, runtime: Runtime, program: str, image: O
         return target
     try:
         return target._replace(image=_open_path(request, target, _in_storage(request, target, image)))
-    except (HostReadError, *DAMAGE) as error:
+    except (HostReadError, *UNREADABLE_IMAGE_ERRORS) as error:
         if not request.keeps_line:
             raise
         text = f"{error.where}: {error.what}{f': {error.why}' if error.why else ''}; started without a plan"
@@ -178,7 +178,7 @@ def with_target(
     with closing(_open_target(request, runtime, program, image)) as target:
         try:
             return make(target)
-        except DAMAGE as error:
+        except UNREADABLE_IMAGE_ERRORS as error:
             is_blind = _can_be_blind(runtime)
             if target.image is None or request.check or not (is_blind or isinstance(error, BoundError)):
                 raise
@@ -199,14 +199,17 @@ def _has_prefix(image: ImageReference, runtime: Runtime) -> bool:
     return image.form in ("layout", "archive", "registry") and image.form in runtime.image_forms
 
 
-def _with_stored(
+def _open_from_store(
     request: StartRequest, target: StartTarget, image: ImageReference, *, may_pull: bool = True
 ) -> StartTarget:
     """Return *target* with *image* of the runtime's store, pulled if the runtime itself would pull it."""
     runtime, name = target.runtime, image.name
-    if request.own.keys() & set(runtime.store_options) or remote_of(runtime, request.environ) is not None:
+    if (
+        request.global_options.keys() & set(runtime.store_options)
+        or find_remote_daemon(runtime, request.environ) is not None
+    ):
         return target
-    pull = runtime.pull(runtime.user_option_values(request.arguments, request.environ), request.own, name)
+    pull = runtime.pull(runtime.user_option_values(request.arguments, request.environ), request.global_options, name)
     when = pull.policy if may_pull and not request.dry_run else "never"
     if when == "newer":
         when, name, more = _newer(pull, target.program, name, request.environ)
@@ -215,12 +218,12 @@ def _with_stored(
         name = _pull(pull, target.program, name, request.environ)
         target = target._replace(options=pull.no_repeat_options)
     try:
-        return target._replace(image=_open(request, target, image._replace(name=name), DAMAGE))
+        return target._replace(image=_open(request, target, image._replace(name=name), UNREADABLE_IMAGE_ERRORS))
     except HostReadError as error:
         if when == "missing" and isinstance(error, NotStoredError):
             name = _pull(pull, target.program, name, request.environ)
             target = target._replace(options=pull.no_repeat_options)
-            return _with_stored(request, target, image._replace(name=name), may_pull=False)
+            return _open_from_store(request, target, image._replace(name=name), may_pull=False)
         if request.check:
             raise
         text = f"{error.where} could not be inspected, and the plan is made without it: {error.why}"
@@ -233,8 +236,8 @@ def _pull(pull: PullCommand, program: str, image: str, environ: Mapping[str, str
 
     Errors: `HostReadError` (code `image-store`), `StartError`.
     """
-    tell("")  # the program writes on the terminal now
-    status, printed = run_in_front((program, *pull.args), environ, keeps_output=pull.prints_name)
+    report_progress("")  # the program writes on the terminal now
+    status, printed = run_in_foreground((program, *pull.args), environ, keeps_output=pull.prints_name)
     names = printed.decode("utf-8", "surrogateescape").split()
     if status == 0:
         return names[-1] if names else image
@@ -251,10 +254,10 @@ def _newer(
     Where the store has it, *program* fetches a newer one. One that cannot be fetched is not an error: the program is as
     silent about that as its own start, which tries again.
     """
-    status, _ = run_in_front((program, *pull.exists), environ, keeps_output=True, is_silent=True)
+    status, _ = run_in_foreground((program, *pull.exists_args), environ, keeps_output=True, is_silent=True)
     if status != 0:
         return "missing", image, ()
-    status, printed = run_in_front((program, *pull.again), environ, keeps_output=True, is_silent=True)
+    status, printed = run_in_foreground((program, *pull.repull_args), environ, keeps_output=True, is_silent=True)
     names = printed.decode("utf-8", "surrogateescape").split()
     return ("never", names[-1], pull.no_repeat_options) if status == 0 and names else ("never", image, ())
 
@@ -265,7 +268,7 @@ def _open_path(request: StartRequest, target: StartTarget, image: ImageReference
     has_prefix = _has_prefix(image, runtime)
     is_directory = form in DIRECTORY_FORMS
     need_form(image, runtime)
-    tolerated: tuple[type[GpubindError], ...] = DAMAGE
+    tolerated: tuple[type[GpubindError], ...] = UNREADABLE_IMAGE_ERRORS
     if has_prefix or (runtime.can_pull and not is_directory and (request.dry_run or not _is_missing(image, runtime))):
         if form not in (*FILE_FORMS, "layout", "archive"):
             if request.check:

@@ -13,19 +13,19 @@ from typing import Optional
 
 from gpubind.errors import UsageError
 from gpubind.image.reference import ImageReference
-from gpubind.launch.choose import StartLine, read_start
+from gpubind.launch.choose import StartArguments, parse_start
 from gpubind.launch.execute import need_program
-from gpubind.launch.prepare import Files, with_words
-from gpubind.launch.start import written
+from gpubind.launch.prepare import FilePolicy, prepare_with_plan
+from gpubind.launch.start import write_command_file
 from gpubind.launch.target import need_form, need_kind
 from gpubind.machine import system
 from gpubind.machine.answers import reason
-from gpubind.machine.listener import cannot_sign
-from gpubind.machine.programs import ask
+from gpubind.machine.listener import mark_uncacheable
+from gpubind.machine.programs import run_captured
 from gpubind.model.trial import Prediction, Trial, TrialOutcome
 from gpubind.rules.preflight import Preflight
 from gpubind.rules.table import check
-from gpubind.rules.trial import answered, predictions
+from gpubind.rules.trial import compare_answer, predictions
 from gpubind.runtimes.runtime import PreparedStart, StartCall
 
 SHELL = "/bin/sh"
@@ -80,11 +80,11 @@ def need_to_try(image: Optional[str], *, is_recorded: bool, is_like: bool = Fals
     return image
 
 
-def read_trial(image: str, backend: Optional[str], environ: Mapping[str, str]) -> StartLine:
+def read_trial(image: str, backend: Optional[str], environ: Mapping[str, str]) -> StartArguments:
     """Return by which runtime *image* is started, and its name there: by default as `exec` does. Errors: as
-    `read_start`.
+    `parse_start`.
     """
-    return read_start("exec", (image, SHELL), backend or "auto", environ)
+    return parse_start("exec", (image, SHELL), backend or "auto", environ)
 
 
 def try_start(preflight: Preflight, image: ImageReference) -> Trial:
@@ -101,18 +101,18 @@ def try_start(preflight: Preflight, image: ImageReference) -> Trial:
         need_kind(preflight.image, image, start.runtime)
     if preflight.limit is not None:
         raise preflight.limit
-    cannot_sign("a container was started")
+    mark_uncacheable("a container was started")
     runtime = start.runtime
     program = need_program(runtime.name, start.caller.environ)
     predicted = predictions(preflight, check(preflight))
     if not predicted:
         return Trial(runtime.name)
     start = start._replace(caller=start.caller._replace(has_terminal=False))
-    prepared = with_words(preflight.host, preflight.plan, start, preflight.image, Files())
+    prepared = prepare_with_plan(preflight.host, preflight.plan, start, preflight.image, FilePolicy())
     has_shell = not preflight.container.failures(SHELL)
     tried: list[TrialOutcome] = []
     remaining, failure = len(predicted), None
-    for batch in per_start(predicted, has_shell=has_shell):
+    for batch in split_batches(predicted, has_shell=has_shell):
         answers, failure = _answers(prepared, program, image.word, batch, has_shell=has_shell)
         tried += answers
         remaining -= len(batch)
@@ -121,7 +121,7 @@ def try_start(preflight: Preflight, image: ImageReference) -> Trial:
     return Trial(runtime.name, tuple(tried), remaining, failure)
 
 
-def per_start(predicted: Sequence[Prediction], *, has_shell: bool) -> Iterator[tuple[Prediction, ...]]:
+def split_batches(predicted: Sequence[Prediction], *, has_shell: bool) -> Iterator[tuple[Prediction, ...]]:
     """Yield what each start asks: as much as a script takes, or one for each where there is no shell."""
     if not has_shell:
         yield from [(prediction,) for prediction in predicted if prediction.kind != "program"][:STARTS_LIMIT]
@@ -143,33 +143,33 @@ def _answers(
 ) -> tuple[list[TrialOutcome], Optional[str]]:
     """Return the answers to *batch* that one container gave; and why not all, if so."""
     nonce = system.random_name()
-    args = (SHELL, "-c", script(batch, nonce)) if has_shell else batch[0].words
+    args = (SHELL, "-c", make_script(batch, nonce)) if has_shell else batch[0].words
     token = system.token()
     runtime = prepared.start.runtime
     command = runtime.start_command(StartCall(program, "exec", image, args, token), prepared.start, prepared.arguments)
     try:
-        argv = written(command)
-        status, *printed = ask(argv[0], argv, runtime.name, _TIME_S, command.environ)
+        argv = write_command_file(command)
+        status, *printed = run_captured(argv[0], argv, runtime.name, _TIME_S, command.environ)
     except OSError as error:
         return [], reason(error)
     out, err = (text.decode("utf-8", "surrogateescape") for text in printed)
     if has_shell:
         answers, is_whole = parse_answers(out, nonce)
-        tried = [answered(prediction, *answers[at]) for at, prediction in enumerate(batch) if at in answers]
-        return tried, None if is_whole else _last_words(err or out, status)
+        tried = [compare_answer(prediction, *answers[at]) for at, prediction in enumerate(batch) if at in answers]
+        return tried, None if is_whole else _failure_excerpt(err or out, status)
     is_answer = status == 0 or any(message in err for message in _REFUSALS) or batch[0].kind == "driver"
     if not is_answer:
-        return [], _last_words(err or out, status)
+        return [], _failure_excerpt(err or out, status)
     answer = out.strip() or err if batch[0].kind == "driver" else err
-    return [answered(batch[0], status, answer.strip()[:WORDS_LIMIT])], None
+    return [compare_answer(batch[0], status, answer.strip()[:WORDS_LIMIT])], None
 
 
-def _last_words(text: str, status: int) -> str:
+def _failure_excerpt(text: str, status: int) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return (lines[-1][:_REASON_LIMIT] if lines else "it said nothing") + f" (exit status {status})"
 
 
-def script(batch: Sequence[Prediction], nonce: str) -> str:
+def make_script(batch: Sequence[Prediction], nonce: str) -> str:
     """Return the POSIX shell script that asks all of *batch*, and begins each answer with *nonce*."""
     lines = [f"{prediction.kind} {at} {join(prediction.words)}\n" for at, prediction in enumerate(batch)]
     return f"n={nonce}\n{_FUNCTIONS}{''.join(lines)}printf '\\n%s end\\n' \"$n\"\n"

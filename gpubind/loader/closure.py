@@ -27,7 +27,7 @@ class Dependency(NamedTuple):
     """Under which path the loader opens it."""
     needed_by: tuple[RootedPath, ...]
     """The roots of the closure that need it, directly or not."""
-    wanted_by: str
+    first_consumer: str
     """The first file whose DT_NEEDED names it."""
 
 
@@ -48,10 +48,10 @@ def host_closure(
         consumers: dict[str, str] = {}
         for loaded in closure.objects:
             for name in () if is_glibc_file(loaded.elf.soname or "") else loaded.elf.needed:
-                consumers.setdefault(name, loaded.file.at)
+                consumers.setdefault(name, loaded.file.tree_path)
         for name, consumer in consumers.items():
             provider = closure.names.get(name)
-            path = provider.file.at if provider is not None else None
+            path = provider.file.tree_path if provider is not None else None
             if is_glibc_file(name) or path in roots:
                 continue
             earlier = dependencies.get(name)

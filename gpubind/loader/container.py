@@ -17,20 +17,20 @@ from gpubind.files import Tree
 from gpubind.formats.elf.elf import ElfFacts, split_library_path
 from gpubind.frozen import NamedTuple
 from gpubind.loader.hwcaps import Cpu
-from gpubind.loader.musl import is_own, musl_of, system_directories
-from gpubind.loader.namespace import Cover, MountedTree, Namespace, OwnMounts, Place, UserBind
+from gpubind.loader.musl import is_provided_by_musl, musl_loader_for, system_directories
+from gpubind.loader.namespace import Cover, MountedTree, Namespace, NamespaceEntry, UserBind, UserMounts
 from gpubind.loader.search import (
-    Failure,
-    FoundBy,
+    ContainerFile,
     Glibc,
     Hit,
     LibrarySearch,
+    LoadedObject,
     Loader,
-    Located,
-    Object,
-    newest,
-    refused,
-    why_not,
+    LoadFailure,
+    SearchRule,
+    library_failure,
+    newest_version,
+    refusal_reason,
 )
 from gpubind.loader.verdict import lacking
 from gpubind.model import EnvVar, FileKind, Missing, Mount
@@ -42,25 +42,25 @@ MISSING_LIMIT = 256
 """Libraries that one program lacks; the loader itself stops at the first."""
 _NO_EXECUTABLE_STACKS_SINCE = (2, 41)
 """The first glibc whose dlopen does not make the stack executable."""
-NOTHING = OwnMounts()
+NO_MOUNTS = UserMounts()
 
 
-class Loaded(NamedTuple):
+class LoadResult(NamedTuple):
     """The outcome of loading a program or library."""
 
-    files: tuple[Located, ...]
+    files: tuple[ContainerFile, ...]
     """It and all that it is linked with, in the loader's order."""
-    failures: tuple[Failure, ...]
+    failures: tuple[LoadFailure, ...]
 
 
 class Closure(NamedTuple):
     """The objects that the loader maps for one library or program, breadth first."""
 
-    objects: tuple[Object, ...]
+    objects: tuple[LoadedObject, ...]
     """The first is the library or program itself."""
-    names: Mapping[str, Optional[Object]]
+    names: Mapping[str, Optional[LoadedObject]]
     """By soname and by the name in DT_NEEDED; None for a name that is not found."""
-    missing: tuple[Failure, ...]
+    missing: tuple[LoadFailure, ...]
     musl: Optional[str] = None
     """The name of musl's loader, if that maps them: it compares no versions."""
 
@@ -79,17 +79,17 @@ class Container:
         mounts: Iterable[Mount],
         env: Iterable[EnvVar],
         image_library_path: str,
-        user_mounts: OwnMounts = NOTHING,
+        user_mounts: UserMounts = NO_MOUNTS,
         local: Optional[Tree] = None,
         cpu: Callable[[], Optional[Cpu]] = lambda: None,
     ) -> None:
         self.image = image
         self.host = host
         self.working_directory = user_mounts.working_directory
-        binds, unseen = _bound(user_mounts.binds, local)
-        self.unseen = (*user_mounts.unseen, *unseen)
+        binds, unseen = _user_covers(user_mounts.binds, local)
+        self.unreadable_mounts = (*user_mounts.unknown_options, *unseen)
         """Mounts that cannot be read, each in a few words."""
-        self.users_path = self._elements(_values(user_mounts.env, "LD_LIBRARY_PATH", ("set", "prepend")))
+        self.user_library_path = self._elements(_values(user_mounts.env, "LD_LIBRARY_PATH", ("set", "prepend")))
         """Directories that the user puts first in LD_LIBRARY_PATH."""
         self.library_path = self._library_path(env, image_library_path, user_mounts.env)
         self.preloaded = tuple(
@@ -102,21 +102,21 @@ class Container:
         self._search = LibrarySearch(image, self.locate, self._has_directory, self.library_path, cpu, self._glibc)
         self.tree: Tree = MountedTree(self._lenient)
         """The files that a process of the container sees."""
-        self._located: dict[str, Optional[Located]] = {}
-        self._loaded: dict[str, Loaded] = {}
+        self._located: dict[str, Optional[ContainerFile]] = {}
+        self._loaded: dict[str, LoadResult] = {}
 
-    def locate(self, path: str) -> Optional[Located]:
+    def locate(self, path: str) -> Optional[ContainerFile]:
         """Return the file at *path*; None if there is none, or the working directory of a relative path is unknown."""
         at = self.absolute(path)
         if at is None:
             return None
         if at not in self._located:
-            place = self._namespace.look(at)
+            place = self._namespace.resolve(at)
             if isinstance(place, Missing) or place.tree is None or place.kind != "file":
                 self._located[at] = None  # nothing to load: a generated text, a socket, a directory
             else:
                 mount, bind = (None, None) if place.cover is None else (place.cover.mount, place.cover.bind)
-                self._located[at] = Located(at, place.tree, place.at, mount, bind, place.path)
+                self._located[at] = ContainerFile(at, place.tree, place.tree_path, mount, bind, place.path)
         return self._located[at]
 
     def absolute(self, path: str) -> Optional[str]:
@@ -128,32 +128,32 @@ class Container:
     def kind(self, path: str) -> Optional[FileKind]:
         """Return the kind of file at *path*; None if there is none, or it is unknown."""
         at = self.absolute(path)
-        place = None if at is None else self._namespace.look(at)
-        return place.kind if isinstance(place, Place) else None
+        place = None if at is None else self._namespace.resolve(at)
+        return place.kind if isinstance(place, NamespaceEntry) else None
 
-    def find(self, soname: str) -> Optional[Located]:
+    def find(self, soname: str) -> Optional[ContainerFile]:
         """Return the library that `dlopen(soname)` opens in a program without an RPATH."""
         hit = self._search.find(soname)
         return hit.file if isinstance(hit, Hit) else None
 
-    def failures(self, path: str) -> tuple[Failure, ...]:
+    def failures(self, path: str) -> tuple[LoadFailure, ...]:
         """Return why the library or program at *path* does not load, in the loader's order; empty if it loads."""
         return self.load(path).failures
 
-    def load(self, path: str) -> Loaded:
+    def load(self, path: str) -> LoadResult:
         """Return the outcome of loading the library or program at *path*."""
         if path not in self._loaded:
             first = self.locate(path)
             if first is None:
-                self._loaded[path] = Loaded((), (Failure("missing", path, None, path),))
+                self._loaded[path] = LoadResult((), (LoadFailure("missing", path, None, path),))
             else:
                 self._loaded[path] = self._load(first)
         return self._loaded[path]
 
-    def load_beside(self, path: str, directories: Iterable[str]) -> Loaded:
+    def load_with_directories(self, path: str, directories: Iterable[str]) -> LoadResult:
         """As `load`, for a program that also finds libraries in *directories*; empty if nothing is at *path*."""
         first = self.locate(path)
-        return Loaded((), ()) if first is None else self._load(first, tuple(directories))
+        return LoadResult((), ()) if first is None else self._load(first, tuple(directories))
 
     def closure(self, path: str) -> Optional[Closure]:
         """Return the closure of the library or program at *path*; None if it cannot be read."""
@@ -165,8 +165,8 @@ class Container:
         """Return the glibc that programs get: the plan's where it is bound over the image's *glibc*."""
         file = self.locate(glibc.path)
         facts = file.elf if file is not None and file.mount is not None else None
-        version = None if facts is None else newest(facts.version_definitions, "GLIBC")
-        return glibc if file is None or version is None else Glibc(file.at, version, glibc.arch)
+        version = None if facts is None else newest_version(facts.version_definitions, "GLIBC")
+        return glibc if file is None or version is None else Glibc(file.tree_path, version, glibc.arch)
 
     def _library_path(self, env: Iterable[EnvVar], image_library_path: str, users: Iterable[EnvVar]) -> tuple[str, ...]:
         """Return the directories of LD_LIBRARY_PATH: the user's, the plan's, the image's own."""
@@ -176,7 +176,7 @@ class Container:
         before = _values(env, "LD_LIBRARY_PATH", ("set", "prepend"))
         after = (*_values(env, "LD_LIBRARY_PATH", ("append",)), *_values(users, "LD_LIBRARY_PATH", ("append",)))
         images = [image_library_path] if image_library_path else []
-        return tuple(dict.fromkeys((*self.users_path, *self._elements((*before, *images, *after)))))
+        return tuple(dict.fromkeys((*self.user_library_path, *self._elements((*before, *images, *after)))))
 
     def _elements(self, values: Iterable[str]) -> tuple[str, ...]:
         """Return the directories in *values* of LD_LIBRARY_PATH; an empty element is the working directory."""
@@ -190,21 +190,23 @@ class Container:
 
     def _has_directory(self, path: str) -> Optional[bool]:
         """Return whether absolute *path* is a directory; None if that is unknown."""
-        place = self._lenient.look(path)
-        return place.kind == "dir" if isinstance(place, Place) else False if place.why == "absent" else None
+        place = self._lenient.resolve(path)
+        return place.kind == "dir" if isinstance(place, NamespaceEntry) else False if place.why == "absent" else None
 
-    def _load(self, first: Located, beside: tuple[str, ...] = ()) -> Loaded:
+    def _load(self, first: ContainerFile, beside: tuple[str, ...] = ()) -> LoadResult:
         facts = first.elf
         if facts is None:
-            return Loaded((first,), (Failure("unreadable", first.path, None, first.path, why_not(first)),))
+            return LoadResult(
+                (first,), (LoadFailure("unreadable", first.path, None, first.path, refusal_reason(first)),)
+            )
         closure = self._closure(first, facts, beside)
         failures = list(closure.missing)
         for loaded in closure.objects if closure.musl is None else ():
             failures += _missing_versions(loaded, closure.names)
         failures += self._refused_stacks(closure)
-        return Loaded(tuple(loaded.file for loaded in closure.objects), tuple(failures))
+        return LoadResult(tuple(loaded.file for loaded in closure.objects), tuple(failures))
 
-    def _refused_stacks(self, closure: Closure) -> Iterator[Failure]:
+    def _refused_stacks(self, closure: Closure) -> Iterator[LoadFailure]:
         """Yield the libraries that dlopen refuses because they need an executable stack.
 
         A program that is linked with them starts: the loader makes its stack executable before `main`.
@@ -216,16 +218,16 @@ class Container:
         for loaded in closure.objects:
             if loaded.elf.executable_stack:
                 path = loaded.file.path
-                yield Failure("stack", loaded.elf.soname or basename(path), None, path)
+                yield LoadFailure("stack", loaded.elf.soname or basename(path), None, path)
 
-    def _closure(self, first: Located, facts: ElfFacts, beside: tuple[str, ...] = ()) -> Closure:
+    def _closure(self, first: ContainerFile, facts: ElfFacts, beside: tuple[str, ...] = ()) -> Closure:
         # $ORIGIN of a program is its directory with links followed.
-        origin = dirname(first.real if facts.interpreter is not None and first.real else first.path)
+        origin = dirname(first.resolved_path if facts.interpreter is not None and first.resolved_path else first.path)
         objects = [self._mapped(first, facts, origin, beside)]
         musl = self._musl(facts)
         last = None if musl is None else system_directories(musl, self.tree)
-        names: dict[str, Optional[Object]] = {facts.soname or basename(first.path): objects[0]}
-        missing: list[Failure] = []
+        names: dict[str, Optional[LoadedObject]] = {facts.soname or basename(first.path): objects[0]}
+        missing: list[LoadFailure] = []
         for name, loaded in self._preloads(objects[0], beside):
             soname = loaded.elf.soname or basename(name)
             if soname not in names:
@@ -236,14 +238,16 @@ class Container:
             for name in loaded.elf.needed:
                 if name in names or len(objects) > OBJECTS_LIMIT or len(missing) >= MISSING_LIMIT:
                     continue
-                if musl is not None and is_own(name):
+                if musl is not None and is_provided_by_musl(name):
                     continue
                 result = self._search.find(name, loaded, last)
                 elf = result.file.elf if isinstance(result, Hit) else None
-                if isinstance(result, Failure) or elf is None:
+                if isinstance(result, LoadFailure) or elf is None:
                     names[name] = None
                     missing.append(
-                        result if isinstance(result, Failure) else refused(name, loaded.file.path, result.file)
+                        result
+                        if isinstance(result, LoadFailure)
+                        else library_failure(name, loaded.file.path, result.file)
                     )
                     continue
                 provider = names.get(elf.soname or name)
@@ -256,24 +260,24 @@ class Container:
 
     def _musl(self, first: ElfFacts) -> Optional[str]:
         """Return the name of musl's loader, if that loads *first*."""
-        has_glibc = self.image.of(first.ident.arch).glibc is not None
-        return musl_of(first, self.tree, has_glibc=has_glibc)
+        has_glibc = self.image.for_arch(first.ident.arch).glibc is not None
+        return musl_loader_for(first, self.tree, has_glibc=has_glibc)
 
     def _mapped(
         self,
-        file: Located,
+        file: ContainerFile,
         elf: ElfFacts,
         origin: str,
         beside: tuple[str, ...],
         inherited: tuple[str, ...] = (),
-        by: tuple[Optional[FoundBy], Optional[str]] = (None, None),
-    ) -> Object:
+        by: tuple[Optional[SearchRule], Optional[str]] = (None, None),
+    ) -> LoadedObject:
         """Return *file* with its search paths: DT_RPATH is ignored if there is a DT_RUNPATH."""
         runpath = self._search.directories(elf.runpath, origin, elf.ident.arch)
         rpath = () if elf.runpath is not None else self._search.directories(elf.rpath, origin, elf.ident.arch)
-        return Object(file, elf, (*rpath, *inherited), (*runpath, *beside), *by)
+        return LoadedObject(file, elf, (*rpath, *inherited), (*runpath, *beside), *by)
 
-    def _preloads(self, program: Object, beside: tuple[str, ...]) -> Iterator[tuple[str, Object]]:
+    def _preloads(self, program: LoadedObject, beside: tuple[str, ...]) -> Iterator[tuple[str, LoadedObject]]:
         """Yield the libraries of LD_PRELOAD; missing ones are ignored."""
         consumer = program._replace(rpaths=(), runpath=())
         for name in self.preloaded:
@@ -283,12 +287,12 @@ class Container:
                 yield name, self._mapped(hit.file, elf, dirname(hit.file.path), beside)
 
 
-def _missing_versions(loaded: Object, names: Mapping[str, Optional[Object]]) -> Iterator[Failure]:
+def _missing_versions(loaded: LoadedObject, names: Mapping[str, Optional[LoadedObject]]) -> Iterator[LoadFailure]:
     for need in loaded.elf.version_needs:
         provider = names.get(need.library)
         if provider is not None:
             for version in lacking(need.versions, provider.elf.version_definitions):
-                yield Failure("version", version, provider.file.path, loaded.file.path)
+                yield LoadFailure("version", version, provider.file.path, loaded.file.path)
 
 
 def _values(env: Iterable[EnvVar], name: str, ops: tuple[str, ...] = ("set", "prepend", "append")) -> tuple[str, ...]:
@@ -301,7 +305,7 @@ def _planned(mount: Mount, host: Tree) -> Cover:
     return Cover(mount.target, None if source is None else host, source or "", mount.kind == "directory", mount)
 
 
-def _bound(binds: Iterable[UserBind], local: Optional[Tree]) -> tuple[list[Cover], list[str]]:
+def _user_covers(binds: Iterable[UserBind], local: Optional[Tree]) -> tuple[list[Cover], list[str]]:
     """Return *binds* as covers; and those whose source cannot be read in *local*."""
     covers, unseen = [], []
     for bind in binds:

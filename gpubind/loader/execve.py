@@ -9,11 +9,11 @@ import re
 from posixpath import basename, dirname
 from typing import Literal, Optional
 
-from gpubind.errors import like
+from gpubind.errors import did_you_mean
 from gpubind.formats.elf.elf import ElfIdent
 from gpubind.frozen import NamedTuple
 from gpubind.loader.container import Container
-from gpubind.loader.search import Located
+from gpubind.loader.search import ContainerFile
 from gpubind.model import Missing, architecture
 
 _SCRIPTS_LIMIT = 5
@@ -27,11 +27,11 @@ _ENV_SPLITS = r"(?s)-S[ \t]*([^-\s'\"\\$=#][^\s'\"\\$=]*)(?:\s.*)?"
 _LIBRARY_NAME = re.compile(r"\.so(\.\d\w*)*$")
 
 
-class Stop(NamedTuple):
+class ExecStop(NamedTuple):
     """Why execve fails, or runs nothing."""
 
     kind: Literal["missing", "mode", "directory", "special", "format", "architecture", "unreadable", "empty", "library"]
-    """`special`: a FIFO, a socket or a device. `library`: a library that the loader refuses."""
+    """`special`: a FIFO, a socket or a device. `library_chain`: a library that the loader refuses."""
     why: str
 
 
@@ -40,9 +40,9 @@ class Chain(NamedTuple):
 
     names: tuple[str, ...]
     """The program and the interpreters that it leads to, in order."""
-    file: Optional[Located]
+    file: Optional[ContainerFile]
     """The last of them, if it exists."""
-    stop: Optional[Stop]
+    stop: Optional[ExecStop]
     """Why the last does not run; None if the kernel loads it."""
 
 
@@ -57,9 +57,9 @@ class Caller(NamedTuple):
     modes_count: bool = True
     """Whether owners and modes of the image are those that the kernel sees: the files of a SIF file are its user's."""
 
-    def may_execute(self, file: Located) -> bool:
+    def may_execute(self, file: ContainerFile) -> bool:
         """Return whether the caller may execute *file*, by its mode."""
-        file_stat = file.tree.stat(file.at)
+        file_stat = file.tree.stat(file.tree_path)
         if isinstance(file_stat, Missing):
             return False
         is_images = file.mount is None and file.bind is None
@@ -74,7 +74,7 @@ class Caller(NamedTuple):
         return machine is None or arch in (machine.name, machine.compat32)
 
 
-def is_library(file: Located) -> bool:
+def is_library(file: ContainerFile) -> bool:
     """Return whether *file* is only for dlopen: it has no interpreter and is named as a library. Of a damaged file only
     the name decides.
     """
@@ -82,15 +82,15 @@ def is_library(file: Located) -> bool:
     return has_library_name if elf is None else elf.interpreter is None and (has_library_name or elf.soname is not None)
 
 
-def library(container: Container, name: str, file: Located) -> Chain:
+def library_chain(container: Container, name: str, file: ContainerFile) -> Chain:
     """Return the chain of the library *file*, called *name*; it stops if the file is damaged."""
-    elf = file.tree.elf(file.at)
+    elf = file.tree.elf(file.tree_path)
     is_damaged = isinstance(elf, Missing) and elf.why == "unreadable"
-    stop = Stop("library", container.failures(file.path)[0].message) if is_damaged else None
+    stop = ExecStop("library", container.failures(file.path)[0].message) if is_damaged else None
     return Chain((name,), file, stop)
 
 
-def follow(container: Container, program: str, path: str, caller: Caller) -> Chain:
+def resolve_program(container: Container, program: str, path: str, caller: Caller) -> Chain:
     """Follow *program*, a path or a name in the directories of *path*, through scripts to the program that runs."""
     names = [program]
     while True:
@@ -98,18 +98,18 @@ def follow(container: Container, program: str, path: str, caller: Caller) -> Cha
         stop = _stop(container, names, file, caller)
         if stop is not None or file is None:
             return Chain(tuple(names), file, stop)
-        if isinstance(file.tree.ident(file.at), ElfIdent):
+        if isinstance(file.tree.ident(file.tree_path), ElfIdent):
             return _with_loader(container, names, file, caller)
         line = _first_line(file)
         if line is None:
-            return Chain(tuple(names), file, Stop("format", f"{names[-1]}: Exec format error (126)"))
+            return Chain(tuple(names), file, ExecStop("format", f"{names[-1]}: Exec format error (126)"))
         if len(names) > _SCRIPTS_LIMIT:
-            return Chain(tuple(names), file, Stop("format", f"{program}: Too many levels of symbolic links (126)"))
+            return Chain(tuple(names), file, ExecStop("format", f"{program}: Too many levels of symbolic links (126)"))
         interpreter, argument = line
         env = _find(container, interpreter, path, caller) if basename(interpreter) == "env" else None
         runs = env is not None and _stop(container, [*names, interpreter], env, caller) is None
         started = started_by_env(argument)
-        if env is not None and basename(env.at) == "busybox" and started != argument:
+        if env is not None and basename(env.tree_path) == "busybox" and started != argument:
             started = None  # it does not split
         names.append(started if runs and started else interpreter)
 
@@ -135,7 +135,7 @@ def nearest_program(container: Container, name: str, path: str) -> str:
             return f"did you mean `{place}/{base_name}`? "
     at = container.absolute(name)
     searched = directories if "/" not in name else [] if at is None else [dirname(at)]
-    return like(dict.fromkeys(entry for place in searched for entry in container.tree.names(place)), base_name)
+    return did_you_mean(dict.fromkeys(entry for place in searched for entry in container.tree.names(place)), base_name)
 
 
 def first_program(container: Container, name: str, path: str) -> Optional[str]:
@@ -151,46 +151,46 @@ def is_undecided(container: Container, name: str, path: str) -> bool:
     return is_relative and first_program(container, name, path) is None
 
 
-def _with_loader(container: Container, names: list[str], file: Located, caller: Caller) -> Chain:
+def _with_loader(container: Container, names: list[str], file: ContainerFile, caller: Caller) -> Chain:
     """Return the chain of the program *file*; it stops at its loader if that may not be executed."""
     elf = file.elf
     loader = None if elf is None or not elf.interpreter else container.locate(elf.interpreter)
     if loader is not None and not caller.may_execute(loader):
-        return Chain((*names, loader.path), loader, Stop("mode", f"{names[-1]}: Permission denied (126)"))
+        return Chain((*names, loader.path), loader, ExecStop("mode", f"{names[-1]}: Permission denied (126)"))
     return Chain(tuple(names), file, None)
 
 
-def _stop(container: Container, names: list[str], file: Optional[Located], caller: Caller) -> Optional[Stop]:
+def _stop(container: Container, names: list[str], file: Optional[ContainerFile], caller: Caller) -> Optional[ExecStop]:
     """Return why the last of *names* cannot be executed."""
     name, arch = names[-1], container.image.arch
     if file is None:
         return _absent(container, names)
     if not caller.may_execute(file):
-        return Stop("mode", f"{name}: Permission denied (126)")
-    ident = file.tree.ident(file.at)
+        return ExecStop("mode", f"{name}: Permission denied (126)")
+    ident = file.tree.ident(file.tree_path)
     if isinstance(ident, Missing):
-        return Stop("unreadable", str(ident))
+        return ExecStop("unreadable", str(ident))
     if isinstance(ident, ElfIdent) and not caller.runs(ident.arch, arch):
-        return Stop(
+        return ExecStop(
             "architecture",
             f"{name}: Exec format error (126); it is for {ident.arch}, this machine is {caller.machine or arch}",
         )
     if not isinstance(ident, ElfIdent) and ident.rule == "zero-byte" and len(names) == 1:
-        return Stop("empty", f"{name} is empty: it ends at once, with 0")
+        return ExecStop("empty", f"{name} is empty: it ends at once, with 0")
     return None
 
 
-def _absent(container: Container, names: list[str]) -> Stop:
+def _absent(container: Container, names: list[str]) -> ExecStop:
     """Return why no file is found for the last of *names*; a search in PATH skips directories."""
     name = names[-1]
     bad = "bad interpreter: " if len(names) > 1 else ""
     kind = container.kind(name) if "/" in name else None
     if kind is None or kind == "file":
-        return Stop("missing", f"{name}: {bad}No such file or directory (127)")
-    return Stop("directory" if kind == "dir" else "special", f"{name}: {bad}Permission denied (126)")
+        return ExecStop("missing", f"{name}: {bad}No such file or directory (127)")
+    return ExecStop("directory" if kind == "dir" else "special", f"{name}: {bad}Permission denied (126)")
 
 
-def _find(container: Container, name: str, path: str, caller: Caller) -> Optional[Located]:
+def _find(container: Container, name: str, path: str, caller: Caller) -> Optional[ContainerFile]:
     """Return *name* as a shell finds it: a path, or the first executable of that name in PATH."""
     if "/" in name:
         return container.locate(name)
@@ -203,9 +203,9 @@ def _find(container: Container, name: str, path: str, caller: Caller) -> Optiona
     return first
 
 
-def _first_line(file: Located) -> Optional[tuple[str, str]]:
+def _first_line(file: ContainerFile) -> Optional[tuple[str, str]]:
     """Return the interpreter of a script and its one argument; None if *file* is not a script."""
-    data = file.tree.head(file.at, LINE_LIMIT)
+    data = file.tree.head(file.tree_path, LINE_LIMIT)
     if isinstance(data, Missing) or data.startswith(b"\x7fELF"):
         return None
     line, newline, _ = data[2:].partition(b"\n")

@@ -20,8 +20,8 @@ from gpubind.files import Tree, glob
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, is_glibc_file
 from gpubind.frozen import NamedTuple
 from gpubind.loader.musl import has_gcompat
-from gpubind.loader.search import Loader, newest, prefix_of
-from gpubind.loader.verdict import Conflict, ImageFit, Theirs, Unfit, lacking
+from gpubind.loader.search import Loader, newest_version, version_prefix
+from gpubind.loader.verdict import Conflict, ImageFit, ImageSideReason, Unfit, lacking
 from gpubind.model import USERSPACES, FileGroup, HostFile, ImageFacts, Missing, RootedPath, Userspace, architecture
 
 if TYPE_CHECKING:
@@ -70,15 +70,15 @@ def fit_files(
         if reason is None and dirname(loader) in brought:
             continue  # its loader and C library come with it
         if reason is None and loader.startswith("/") and not image.tree.has(loader):
-            reason = Unfit("no-loader", wanted=loader)
+            reason = Unfit("no-loader", needed=loader)
         if reason is None and isinstance(host.ident(file.path), ElfIdent):
             elf = host.elf(file.path)
             reason = None if isinstance(elf, Missing) else _image_lacks(elf, image, provided[file.compat32])
         if reason is not None:
             unfit[file.path] = reason
-    groups = [(group, False) for group in _own_groups(image)]
+    groups = [(group, False) for group in _image_groups(image)]
     if facts.arch is not None and any(file.compat32 for file in files):
-        groups += [(group, True) for group in _own_groups(image.of(architecture(facts.arch).compat32))]
+        groups += [(group, True) for group in _image_groups(image.for_arch(architecture(facts.arch).compat32))]
     fit = ImageFit(facts, unfit, tuple(groups))
     for userspace in userspaces:
         shared = [file for file in files if file.group == userspace.group]
@@ -94,7 +94,7 @@ def fit_compat(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageF
         if isinstance(elf, Missing):
             continue
         if fit.facts.arch is not None and elf.ident.arch != fit.facts.arch:
-            unfit[library.path] = Unfit("architecture", wanted=elf.ident.arch, has=fit.facts.arch)
+            unfit[library.path] = Unfit("architecture", needed=elf.ident.arch, image_has=fit.facts.arch)
         elif fit.facts.libc_family != "glibc":
             unfit[library.path] = Unfit("no-libc")
         elif reason := _image_lacks(elf, image):
@@ -112,13 +112,13 @@ def _runs_nowhere(host: Tree, file: HostFile, image: Loader, facts: ImageFacts) 
         return None  # a script: its interpreter decides
     is_companions = facts.arch is not None and ident.arch == architecture(facts.arch).compat32
     if facts.arch not in (None, ident.arch) and not is_companions:
-        return Unfit("architecture", wanted=ident.arch, has=facts.arch)
+        return Unfit("architecture", needed=ident.arch, image_has=facts.arch)
     if facts.libc_family != "glibc" and not (facts.libc_family == "musl" and has_gcompat(image.tree)):
         fault = facts.libc_fault
         family = facts.libc_family if fault is None else "damaged"
-        return Unfit("no-libc", library=fault, has=family if facts.has_root else "no-root")
-    if is_companions and image.of(ident.arch).glibc is None:
-        return Unfit("no-libc", wanted=ident.arch, has="glibc")
+        return Unfit("no-libc", library=fault, image_has=family if facts.has_root else "no-root")
+    if is_companions and image.for_arch(ident.arch).glibc is None:
+        return Unfit("no-libc", needed=ident.arch, image_has="glibc")
     return None
 
 
@@ -130,10 +130,10 @@ def _interpreter(host: Tree, file: HostFile) -> str:
 
 def _image_lacks(elf: ElfFacts, image: Loader, provided: frozenset[str] = frozenset()) -> Optional[Unfit]:
     """Return the versions that *elf* needs and that the image does not define; *provided* are libraries of the plan."""
-    loader = image.of(elf.ident.arch)
+    loader = image.for_arch(elf.ident.arch)
 
     def defined(name: str) -> Optional[frozenset[str]]:
-        facts = None if name in provided else loader.facts(name)
+        facts = None if name in provided else loader.elf_facts(name)
         return None if facts is None else frozenset(facts.version_definitions)
 
     return _first_undefined(elf, defined)
@@ -152,29 +152,33 @@ def _first_undefined(elf: ElfFacts, defined: _Defined, *, of_userspace: bool = F
         rule: Literal["libc", "dependency"] = "libc"
         if of_userspace and not is_glibc_file(need.library):
             rule = "dependency"
-        prefix = prefix_of(undefined[0])
+        prefix = version_prefix(undefined[0])
         if prefix is None:
             return Unfit(rule, need.library, undefined[0])
-        available = newest(has, prefix)
-        return Unfit(rule, need.library, f"{prefix}_{newest(undefined, prefix)}", available and f"{prefix}_{available}")
+        available = newest_version(has, prefix)
+        return Unfit(
+            rule, need.library, f"{prefix}_{newest_version(undefined, prefix)}", available and f"{prefix}_{available}"
+        )
     return None
 
 
-def _own_groups(image: Loader) -> Iterable[FileGroup]:
+def _image_groups(image: Loader) -> Iterable[FileGroup]:
     """Yield the vendor-neutral groups that *image* has: glvnd only if libGL or libEGL needs libGLdispatch."""
     if image.find("libGLdispatch.so.0"):
-        clients = (facts for facts in map(image.facts, _GLVND_CLIENTS) if facts is not None)
+        clients = (facts for facts in map(image.elf_facts, _GLVND_CLIENTS) if facts is not None)
         if any(GLVND_CORE & set(facts.needed) for facts in clients):
             yield "glvnd"
     if image.find("libOpenCL.so.1"):
         yield "opencl"
 
 
-def _own_runtime(userspace: Userspace, image: Loader, container: Container, facts: ImageFacts) -> Optional[RootedPath]:
+def _image_runtime(
+    userspace: Userspace, image: Loader, container: Container, facts: ImageFacts
+) -> Optional[RootedPath]:
     """Return where the image has its own *userspace*; None if it has none."""
     file = next(filter(None, map(container.find, userspace.runtime_libraries)), None)
     if file is not None:
-        return file.at
+        return file.tree_path
     if not userspace.runtime_patterns:
         return facts.rocm_runtime
     patterns = [
@@ -223,9 +227,9 @@ def _with_userspace(
     from gpubind.loader.container import Container  # only where a user space is asked for
 
     container = Container(image, image.tree, (), (), fit.facts.env.get("LD_LIBRARY_PATH", ""))
-    image_runtime = _own_runtime(userspace, image, container, fit.facts)
+    image_runtime = _image_runtime(userspace, image, container, fit.facts)
     if image_runtime is not None:
-        fit = fit._replace(own_userspaces={**fit.own_userspaces, userspace.group: image_runtime})
+        fit = fit._replace(image_userspaces={**fit.image_userspaces, userspace.group: image_runtime})
     elif is_for_video(image, userspace):
         fit = fit._replace(for_video=(*fit.for_video, userspace.group))
     if image_runtime is None and has_one(image, userspace.others) and not has_one(image, userspace.users):
@@ -255,7 +259,7 @@ def _settled(
 ) -> ImageFit:
     """Return *fit* with the side of each of *candidates*; *unfit* do not load, *files_of* are all files by their names."""
     conflicts: list[Conflict] = []
-    unneeded: dict[RootedPath, Theirs] = {}
+    unneeded: dict[RootedPath, ImageSideReason] = {}
     while True:  # fewer files at each turn: it ends
         image_side, soname_conflicts = _sides(candidates, defined)
         ours = {path: candidate for path, candidate in candidates.items() if path not in image_side}
@@ -273,15 +277,15 @@ def _settled(
         removed = {
             path: reason
             for path, reason in refused.items()
-            if reason.wanted is None or reason.library not in soname_conflicts
+            if reason.needed is None or reason.library not in soname_conflicts
         }
         if not removed and not orphans:
             contested = [reason.library for reason in refused.values()]
             conflicts += [conflict for soname, conflict in soname_conflicts.items() if soname in contested]
             removed = refused
         if not removed and not orphans:
-            image_side = {**fit.theirs, **unneeded, **image_side}
-            return fit._replace(unfit=unfit, theirs=image_side, conflicts=(*fit.conflicts, *conflicts))
+            image_side = {**fit.image_side, **unneeded, **image_side}
+            return fit._replace(unfit=unfit, image_side=image_side, conflicts=(*fit.conflicts, *conflicts))
         unfit.update(removed)
         unneeded.update((path, "unneeded") for path in orphans if path not in removed)
         candidates = {
@@ -306,17 +310,17 @@ def _definitions(container: Container, newer: Mapping[str, ElfFacts]) -> _Define
 
 def _sides(
     candidates: Mapping[RootedPath, _NeededFile], defined: _Defined
-) -> tuple[dict[RootedPath, Theirs], dict[str, Conflict]]:
+) -> tuple[dict[RootedPath, ImageSideReason], dict[str, Conflict]]:
     """Return which of *candidates* are the image's, and why; and the sonames of which neither copy serves everybody.
 
     What the image's own libraries need is the image's business: with each that is the image's, others may become so.
     """
-    image_side: dict[RootedPath, Theirs] = {}
+    image_side: dict[RootedPath, ImageSideReason] = {}
     while True:
         consumers = [candidate for path, candidate in candidates.items() if path not in image_side]
         libraries = [candidate for candidate in consumers if candidate.file.kind == "library"]
         sides = {candidate.file.path: _side(candidate, consumers, defined) for candidate in libraries}
-        complete: dict[RootedPath, Theirs] = {path: side for path, side in sides.items() if side == "complete"}
+        complete: dict[RootedPath, ImageSideReason] = {path: side for path, side in sides.items() if side == "complete"}
         if not complete:
             conflicts = {side.soname: side for side in sides.values() if isinstance(side, Conflict)}
             contested = {
@@ -341,7 +345,7 @@ def _reached(ours: Iterable[_NeededFile], hosts: Mapping[str, _NeededFile]) -> f
     return frozenset(reached)
 
 
-def _side(candidate: _NeededFile, consumers: Iterable[_NeededFile], defined: _Defined) -> Optional[Theirs]:
+def _side(candidate: _NeededFile, consumers: Iterable[_NeededFile], defined: _Defined) -> Optional[ImageSideReason]:
     """Return why a library is the image's; None if it is the host's."""
     soname = candidate.file.name
     has = defined(soname)

@@ -25,9 +25,9 @@ from gpubind.formats.elf.elf import (
     is_loader,
 )
 from gpubind.loader.fit import fit_files
-from gpubind.loader.hwcaps import LEVELS
+from gpubind.loader.hwcaps import HWCAPS_DIRECTORY
 from gpubind.loader.search import Loader
-from gpubind.loader.verdict import Bridge, ImageFit
+from gpubind.loader.verdict import ImageFit, LibcReplacement
 from gpubind.model import (
     READ_ONLY_OPTIONS,
     USERSPACES,
@@ -47,13 +47,13 @@ _SHARED = ("/dev/", "/home/", "/proc/", "/root/", "/run/", "/sys/", "/tmp/", "/v
 """Directories that a container may share with the host: a mount point that is made there stays."""
 _PROGRAM_DIRECTORIES = ("/usr/bin", "/usr/sbin", "/bin", "/sbin")
 
-Family = dict[str, tuple[RootedPath, ...]]
+GlibcFiles = dict[str, tuple[RootedPath, ...]]
 """The resolved files of a glibc's loader and libraries, by name."""
 _Replaced = tuple[str, FileRole, RootedPath, RootedPath]
 """A file or directory of the host's glibc: its name, its kind, its resolved path, and that of the image's."""
 
 
-def family(loader: Loader) -> Family:
+def glibc_files(loader: Loader) -> GlibcFiles:
     """Return the resolved files of the loader and the libraries of the glibc of one architecture, by name."""
     paths_by_name: dict[str, dict[RootedPath, None]] = {}
     for name, path, ident in _members(loader):
@@ -68,8 +68,14 @@ def unrecorded(loader: Loader) -> tuple[str, ...]:
     return tuple(sorted({name for name, ident in members if isinstance(ident, Missing) and ident.why == "unrecorded"}))
 
 
-def parts(
-    host: Loader, image: Loader, host_files: Family, image_files: Family, version: str, *, is_companion: bool = False
+def replacement_files(
+    host: Loader,
+    image: Loader,
+    host_files: GlibcFiles,
+    image_files: GlibcFiles,
+    version: str,
+    *,
+    is_companion: bool = False,
 ) -> tuple[HostFile, ...]:
     """Return the files of the host's glibc of that *version*, each with its place in the image, by target.
 
@@ -92,7 +98,7 @@ def parts(
     return (*(files_by_target[target] for target in sorted(files_by_target)), *more)
 
 
-def lacks(host_files: Family, image_files: Family) -> tuple[str, ...]:
+def missing_files(host_files: GlibcFiles, image_files: GlibcFiles) -> tuple[str, ...]:
     """Return the members that the image's programs need and the host lacks: without them nothing is replaced."""
     return tuple(name for name in image_files if name not in host_files and (name in CORE_LIBRARIES or is_loader(name)))
 
@@ -113,11 +119,11 @@ def _directories(loader: Loader) -> Iterator[str]:
     """Yield the directories that the loader searches, with those below for some processors."""
     for directory in dict.fromkeys((*loader.default_directories, *loader.directories)):
         yield directory
-        for level in loader.tree.lenient.names(f"{directory}/{LEVELS}"):
-            yield f"{directory}/{LEVELS}/{level}"
+        for level in loader.tree.lenient.names(f"{directory}/{HWCAPS_DIRECTORY}"):
+            yield f"{directory}/{HWCAPS_DIRECTORY}/{level}"
 
 
-def _modules(host: Loader, image: Loader, host_files: Family) -> Iterator[_Replaced]:
+def _modules(host: Loader, image: Loader, host_files: GlibcFiles) -> Iterator[_Replaced]:
     """Yield the modules that glibc loads by path: the directory of converters between encodings, sotruss's module."""
     tree = host.tree.lenient
     for directory in dict.fromkeys(path.rpartition("/")[0] for path in host_files.get(LIBC, ())):
@@ -156,15 +162,15 @@ def with_libc(host: Tree, files: Sequence[HostFile], image: Loader, fit: ImageFi
     Without a newer glibc for the image's architecture, *fit* is returned as it is.
     """
     bridge = _bridge(host, files if "compat32" in request.capabilities else (), image, fit)
-    if bridge is None or bridge.refused:
+    if bridge is None or bridge.refusal:
         return fit._replace(libc=bridge if request.libc == "host" else None)
     bridged = fit_files(
         host, files, image, fit.facts, userspaces_of(request.vendors), request.userspace == "host", bridge.files
     )
     helped = [file for file in files if file.path in fit.unfit and file.path not in bridged.unfit]
-    bridge = bridge._replace(helps=tuple(dict.fromkeys(file.path for file in helped)))
+    bridge = bridge._replace(enables=tuple(dict.fromkeys(file.path for file in helped)))
     if request.libc == "host" or (request.libc == "auto" and any(_is_needed(file, request) for file in helped)):
-        return bridged._replace(libc=bridge._replace(acts=True))
+        return bridged._replace(libc=bridge._replace(is_used=True))
     return fit._replace(libc=bridge)
 
 
@@ -176,7 +182,7 @@ def _is_needed(file: HostFile, request: Request) -> bool:
     return by_name or (file.capability == "compute" and "compute" in request.capabilities)
 
 
-def _bridge(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageFit) -> Optional[Bridge]:
+def _bridge(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageFit) -> Optional[LibcReplacement]:
     """Return the host's glibc if it is newer than the image's, for the same machine."""
     arch, image_glibc = fit.facts.arch, image.glibc
     host_loader = Loader(host.lenient, arch)
@@ -184,30 +190,30 @@ def _bridge(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageFit)
         return None
     unknown = unrecorded(host_loader)
     if host_loader.glibc is None and not unknown:
-        return Bridge("", (), ("absent", "")) if host_loader.of(None).glibc is None else None
+        return LibcReplacement("", (), ("absent", "")) if host_loader.for_arch(None).glibc is None else None
     if host_loader.glibc is not None and version_key(host_loader.glibc.version) <= version_key(image_glibc.version):
         return None
-    bridge = Bridge("" if host_loader.glibc is None else host_loader.glibc.version, ())
+    bridge = LibcReplacement("" if host_loader.glibc is None else host_loader.glibc.version, ())
     if host_loader.glibc is None or unknown:
-        return bridge._replace(refused=("unrecorded", ", ".join(unknown)))
-    families = family(host_loader), family(image)
-    missing = lacks(*families)
+        return bridge._replace(refusal=("unrecorded", ", ".join(unknown)))
+    families = glibc_files(host_loader), glibc_files(image)
+    missing = missing_files(*families)
     if missing:
-        return bridge._replace(refused=("lacks", ", ".join(missing)))
+        return bridge._replace(refusal=("lacks", ", ".join(missing)))
     tokens = library_token(host_loader.glibc.path), library_token(image_glibc.path)
     if tokens[0] != tokens[1] and not image.tree.has("/etc/ld.so.cache"):
-        return bridge._replace(refused=("directories", f"{tokens[0]} and {tokens[1]}"))
-    replacements = [*parts(host_loader, image, *families, bridge.version)]
+        return bridge._replace(refusal=("directories", f"{tokens[0]} and {tokens[1]}"))
+    replacements = [*replacement_files(host_loader, image, *families, bridge.version)]
     arch32 = architecture(arch).compat32
     if arch32 is not None and any(file.compat32 for file in files):
-        loaders32 = host_loader.of(arch32), image.of(arch32)
-        families = family(loaders32[0]), family(loaders32[1])
-        if all(loader.glibc is not None for loader in loaders32) and not lacks(*families):
-            more = parts(*loaders32, *families, bridge.version, is_companion=True)
+        loaders32 = host_loader.for_arch(arch32), image.for_arch(arch32)
+        families = glibc_files(loaders32[0]), glibc_files(loaders32[1])
+        if all(loader.glibc is not None for loader in loaders32) and not missing_files(*families):
+            more = replacement_files(*loaders32, *families, bridge.version, is_companion=True)
             replacements += [file._replace(compat32=True) for file in more]
     shared = next((file.target for file in replacements if (file.target or "").startswith(_SHARED)), None)
     if shared is not None:
-        return bridge._replace(refused=("shared", shared))
+        return bridge._replace(refusal=("shared", shared))
     return bridge._replace(files=tuple(replacements))
 
 

@@ -14,7 +14,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.model.arch import architecture
 from gpubind.model.cuda import version_key
 
-LEVELS = "glibc-hwcaps"
+HWCAPS_DIRECTORY = "glibc-hwcaps"
 LEVELS_SINCE, OLD_KINDS_UNTIL = (2, 33), (2, 36)
 
 _V2 = {"cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"}
@@ -56,7 +56,9 @@ def hwcaps_subdirectories(arch: str, glibc: Optional[str], cpu: Optional[Cpu]) -
     names: list[str] = []
     if version >= LEVELS_SINCE:
         levels = architecture(arch).hwcaps_levels
-        names += [f"{LEVELS}/{level}" for level in levels if cpu is None or cpu.flags >= _FLAGS.get(level, set())]
+        names += [
+            f"{HWCAPS_DIRECTORY}/{level}" for level in levels if cpu is None or cpu.flags >= _FLAGS.get(level, set())
+        ]
     if version <= OLD_KINDS_UNTIL:
         # Every choice of `tls`, the platform and the important bits, largest first.
         kinds = architecture(arch).legacy_hwcaps or (("tls",), (arch,))

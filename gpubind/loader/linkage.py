@@ -14,7 +14,7 @@ from gpubind.files import Tree
 from gpubind.formats.elf.elf import ElfFacts
 from gpubind.frozen import NamedTuple
 from gpubind.loader.container import Closure, Container
-from gpubind.loader.search import FoundBy, Object
+from gpubind.loader.search import LoadedObject, SearchRule
 from gpubind.loader.verdict import lacking
 from gpubind.model import Mount, RootedPath
 from gpubind.model.files import or_none
@@ -36,7 +36,7 @@ class LinkUse(NamedTuple):
     """The symbol versions that are needed of it."""
     lacking: tuple[str, ...] = ()
     """Those of them that it does not define."""
-    found_by: Optional[FoundBy] = None
+    found_by: Optional[SearchRule] = None
     """The rule of the search that leads to it, for the first file that needs it; None if it is not known."""
     fault: Optional[str] = None
     """The loader's message, if there is a file of that name and it is refused."""
@@ -119,11 +119,11 @@ def _facts(tree: Tree, source: Optional[str]) -> Optional[ElfFacts]:
     return None if at is None else or_none(tree.elf(at))
 
 
-def _origin(loaded: Object, default_origin: Origin) -> tuple[Origin, Optional[str]]:
+def _origin(loaded: LoadedObject, default_origin: Origin) -> tuple[Origin, Optional[str]]:
     """Return whose file *loaded* is, and the host's file that is mounted for it."""
     if loaded.file.mount is not None:
         return "plan", loaded.file.mount.source
-    return ("user", loaded.file.at) if loaded.file.bind is not None else (default_origin, None)
+    return ("user", loaded.file.tree_path) if loaded.file.bind is not None else (default_origin, None)
 
 
 def _uses(elf: Optional[ElfFacts], resolve: Callable[[str], _Found]) -> tuple[LinkUse, ...]:
@@ -139,12 +139,12 @@ def _uses(elf: Optional[ElfFacts], resolve: Callable[[str], _Found]) -> tuple[Li
     return tuple(uses)
 
 
-def _in_closure(closure: Closure) -> Callable[[Object, str], _Found]:
+def _in_closure(closure: Closure) -> Callable[[LoadedObject, str], _Found]:
     """Return what tells which file an object of *closure* gets for a name."""
     faults = {failure.name: failure.message for failure in closure.missing if failure.why != "absent"}
     interpreter = basename(closure.objects[0].elf.interpreter or "")
 
-    def resolve(consumer: Object, name: str) -> _Found:
+    def resolve(consumer: LoadedObject, name: str) -> _Found:
         provider = closure.names.get(name)
         if provider is None:
             state: State = "missing" if name in closure.names else "unknown"

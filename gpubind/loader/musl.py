@@ -20,12 +20,12 @@ _LOADER = re.compile(r"ld-musl-.*\.so\.1", re.DOTALL)
 _OWN = re.compile(r"lib(c|pthread|rt|m|dl|util|xnet)\.")
 
 
-def is_own(soname: str) -> bool:
+def is_provided_by_musl(soname: str) -> bool:
     """Return whether the library *soname* is the loader itself."""
     return _OWN.match(soname) is not None
 
 
-def musl_of(elf: ElfFacts, tree: Tree, *, has_glibc: bool) -> Optional[str]:
+def musl_loader_for(elf: ElfFacts, tree: Tree, *, has_glibc: bool) -> Optional[str]:
     """Return the name of musl's loader that loads *elf*: a program by its interpreter, anything else by the loader in
     *tree*, what is of glibc only with gcompat. None if another one does, as where *tree* *has_glibc*.
     """
@@ -33,15 +33,15 @@ def musl_of(elf: ElfFacts, tree: Tree, *, has_glibc: bool) -> Optional[str]:
     if _LOADER.fullmatch(name):
         return name
     is_glibcs = elf.interpreter is not None or LIBC in elf.needed
-    return None if has_glibc or (is_glibcs and not has_gcompat(tree)) else musl_in(tree)
+    return None if has_glibc or (is_glibcs and not has_gcompat(tree)) else musl_loader_in(tree)
 
 
 def has_gcompat(tree: Tree) -> bool:
     """Return whether musl's loader in *tree* loads what needs glibc."""
-    return tree.has(GCOMPAT) and musl_in(tree) is not None
+    return tree.has(GCOMPAT) and musl_loader_in(tree) is not None
 
 
-def musl_in(tree: Tree) -> Optional[str]:
+def musl_loader_in(tree: Tree) -> Optional[str]:
     """Return the name of musl's loader in *tree*, in /lib."""
     return next(filter(_LOADER.fullmatch, tree.names("/lib")), None)
 

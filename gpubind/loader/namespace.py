@@ -15,7 +15,7 @@ from typing import Any, Optional, TypeVar, Union
 from gpubind.files import Tree
 from gpubind.files.facts import FileFact
 from gpubind.frozen import NamedTuple
-from gpubind.machine.links import Link, follow
+from gpubind.machine.links import Link, walk_path
 from gpubind.model import ABSENT, ContainerPath, EnvVar, FileKind, HostPath, Missing, Mount, RootedPath, Stat
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ class UserBind(NamedTuple):
     target: ContainerPath
 
 
-class OwnMounts(NamedTuple):
+class UserMounts(NamedTuple):
     """What a container gets in addition to the plan."""
 
     binds: tuple[UserBind, ...] = ()
@@ -42,7 +42,7 @@ class OwnMounts(NamedTuple):
     takes effect where the image sets nothing."""
     working_directory: Optional[ContainerPath] = None
     """The directory in which the program starts; None if it is unknown."""
-    unseen: tuple[str, ...] = ()
+    unknown_options: tuple[str, ...] = ()
     """Options, variables or directives whose effect is unknown: `--overlay x.img`."""
 
 
@@ -61,7 +61,7 @@ class Cover(NamedTuple):
     """The bind of the user, the site or the runtime that this is."""
 
 
-class Place(NamedTuple):
+class NamespaceEntry(NamedTuple):
     """What a path leads to."""
 
     path: str
@@ -69,7 +69,7 @@ class Place(NamedTuple):
     kind: FileKind
     tree: Optional[Tree]
     """None for a directory that is made for a mount point, or if no tree has it."""
-    at: RootedPath
+    tree_path: RootedPath
     """The resolved path in that tree."""
     cover: Optional[Cover]
     """The mount that provides it; None if it is the image's."""
@@ -79,14 +79,14 @@ class Namespace:
     """The paths of a container of the image in *image*, with *covers* mounted one after the other."""
 
     def __init__(self, image: Tree, covers: Iterable[Cover]) -> None:
-        self._root = Place("", "dir", image, RootedPath("/"), None)
+        self._root = NamespaceEntry("", "dir", image, RootedPath("/"), None)
         self._covers: dict[str, Cover] = {}
-        self._needed: dict[str, None] = {}
-        self._directories: dict[str, Union[Place, Missing]] = {}
+        self._implied_directories: dict[str, None] = {}
+        self._directories: dict[str, Union[NamespaceEntry, Missing]] = {}
         for cover in covers:
             self._mount(cover)
 
-    def look(self, path: str) -> Union[Place, Missing]:
+    def resolve(self, path: str) -> Union[NamespaceEntry, Missing]:
         """Return what absolute *path* leads to, with every link followed."""
         head, _, name = path.rpartition("/")
         parent = self._directories.get(head)
@@ -94,15 +94,15 @@ class Namespace:
             parent = self._directories[head] = self._follow(self._root, head)[0]
         return parent if isinstance(parent, Missing) else self._follow(parent, name or ".")[0]
 
-    def entry(self, path: str) -> Union[Place, Link, Missing]:
+    def lstat(self, path: str) -> Union[NamespaceEntry, Link, Missing]:
         """Return what absolute *path* itself is: a string is the target of a link."""
         head, _, name = path.rpartition("/")
-        parent = self.look(head or "/")
+        parent = self.resolve(head or "/")
         return parent if isinstance(parent, Missing) else self._step(parent, name)
 
     def mounted_in(self, path: str) -> tuple[str, ...]:
         """Return the names of mounts and of directories made for them in the link-free directory *path*."""
-        entries = (at.rpartition("/") for at in (*self._covers, *self._needed))
+        entries = (at.rpartition("/") for at in (*self._covers, *self._implied_directories))
         return tuple(name for directory, _, name in entries if directory == path)
 
     def _mount(self, cover: Cover) -> None:
@@ -110,60 +110,64 @@ class Namespace:
         path = path if isinstance(place, Missing) else place.path
         if cover.directory:
             self._covers = {at: earlier for at, earlier in self._covers.items() if not at.startswith(f"{path}/")}
-            self._needed = {above: None for at in self._covers for above in _above(at)}
+            self._implied_directories = {above: None for at in self._covers for above in _parents(at)}
         if not path:
-            self._root = _entered(cover, "", self._root)
+            self._root = _mount_entry(cover, "", self._root)
             return
         self._covers[path] = cover
-        self._needed.update(dict.fromkeys(_above(path)))
+        self._implied_directories.update(dict.fromkeys(_parents(path)))
 
-    def _follow(self, current: Place, path: str) -> tuple[Union[Place, Missing], str]:
+    def _follow(self, current: NamespaceEntry, path: str) -> tuple[Union[NamespaceEntry, Missing], str]:
         """Return what *path* leads to from *current*; and where that is, or would be if it were there."""
-        entry, at, missing_names = follow(
+        entry, at, missing_names = walk_path(
             path, current, self._root, self._step, self._parent, lambda current: current.kind == "dir"
         )
         return entry, normpath("/".join((at.path, *missing_names))) if missing_names else at.path
 
-    def _parent(self, entry: Place) -> Place:
+    def _parent(self, entry: NamespaceEntry) -> NamespaceEntry:
         parent = self._follow(self._root, dirname(entry.path))[0]  # link-free, and gone through before
         return self._root if isinstance(parent, Missing) else parent
 
-    def _step(self, directory: Place, name: str) -> Union[Place, Link, Missing]:
+    def _step(self, directory: NamespaceEntry, name: str) -> Union[NamespaceEntry, Link, Missing]:
         """Return what *name* is in directory *directory*."""
         path = f"{directory.path}/{name}"
         cover = self._covers.get(path)
         if cover is not None:
-            return _entered(cover, path)
-        entry: Union[Place, Link, Missing] = ABSENT
+            return _mount_entry(cover, path)
+        entry: Union[NamespaceEntry, Link, Missing] = ABSENT
         if directory.tree is not None:
             entry = _inside(directory, directory.tree, path, name)
-        if isinstance(entry, Missing) and path in self._needed:
-            return Place(path, "dir", None, RootedPath("/"), None)
+        if isinstance(entry, Missing) and path in self._implied_directories:
+            return NamespaceEntry(path, "dir", None, RootedPath("/"), None)
         return entry
 
 
-def _inside(directory: Place, tree: Tree, path: str, name: str) -> Union[Place, Link, Missing]:
-    at = RootedPath(f"{directory.at.rstrip('/')}/{name}")
+def _inside(directory: NamespaceEntry, tree: Tree, path: str, name: str) -> Union[NamespaceEntry, Link, Missing]:
+    at = RootedPath(f"{directory.tree_path.rstrip('/')}/{name}")
     file_stat = tree.lstat(at)
     if isinstance(file_stat, Missing):
         return file_stat
     if file_stat.kind == "link":
         target = tree.readlink(at) or ABSENT
         return target if isinstance(target, Missing) else Link(target)
-    return Place(path, file_stat.kind, tree, at, directory.cover)
+    return NamespaceEntry(path, file_stat.kind, tree, at, directory.cover)
 
 
-def _entered(cover: Cover, path: str, fallback: Optional[Place] = None) -> Place:
+def _mount_entry(cover: Cover, path: str, fallback: Optional[NamespaceEntry] = None) -> NamespaceEntry:
     """Return the mount *cover* at *path*; *fallback* where its source cannot be looked at."""
-    unknown = fallback or Place(path, "dir" if cover.directory else "file", None, RootedPath("/"), cover)
+    unknown = fallback or NamespaceEntry(path, "dir" if cover.directory else "file", None, RootedPath("/"), cover)
     if cover.tree is None:
         return unknown
     tree = cover.tree.lenient  # a record may have no list of a directory that is bound
     resolved = tree.find(cover.source)
-    return unknown if isinstance(resolved, Missing) else Place(path, resolved.stat.kind, tree, resolved.path, cover)
+    return (
+        unknown
+        if isinstance(resolved, Missing)
+        else NamespaceEntry(path, resolved.stat.kind, tree, resolved.path, cover)
+    )
 
 
-def _above(path: str) -> Iterator[str]:
+def _parents(path: str) -> Iterator[str]:
     """Yield the directories above link-free *path*, but the root."""
     above = dirname(path)
     while above != "/":
@@ -179,7 +183,7 @@ class MountedTree(Tree):
         self._namespace = namespace
 
     def _lstat(self, path: str) -> Union[Stat, Missing]:
-        stat_result = self._namespace.entry(path)
+        stat_result = self._namespace.lstat(path)
         if isinstance(stat_result, Link):
             return Stat("link", 0o777, 0, 0, len(stat_result.target))
         if isinstance(stat_result, Missing):
@@ -187,32 +191,32 @@ class MountedTree(Tree):
         return (
             Stat(stat_result.kind, 0o755, 0, 0, 0)
             if stat_result.tree is None
-            else stat_result.tree.lenient.lstat(stat_result.at)
+            else stat_result.tree.lenient.lstat(stat_result.tree_path)
         )
 
     def _readlink(self, path: str) -> Union[str, Missing]:
-        ns_entry = self._namespace.entry(path)
+        ns_entry = self._namespace.lstat(path)
         return ns_entry.target if isinstance(ns_entry, Link) else ABSENT
 
     def _list(self, path: str) -> Union[Sequence[str], Missing]:
-        ns_entry = self._namespace.look(path)
+        ns_entry = self._namespace.resolve(path)
         if isinstance(ns_entry, Missing):
             return ns_entry
-        names = () if ns_entry.tree is None else ns_entry.tree.lenient.list(ns_entry.at)
+        names = () if ns_entry.tree is None else ns_entry.tree.lenient.list(ns_entry.tree_path)
         mounted = self._namespace.mounted_in(ns_entry.path)
         return tuple(dict.fromkeys((*(() if isinstance(names, Missing) else names), *mounted))) or names
 
     def _read(self, path: str, limit: int) -> Union[bytes, Missing]:
-        return self._ask(path, lambda tree, at: tree.read(at, limit))
+        return self._delegate(path, lambda tree, at: tree.read(at, limit))
 
     def _fact(self, path: str, fact: FileFact[Any]) -> Any:
-        return self._ask(path, lambda tree, at: tree.fact(at, fact))
+        return self._delegate(path, lambda tree, at: tree.fact(at, fact))
 
     def _head(self, path: str, size: int) -> Union[bytes, Missing]:
-        return self._ask(path, lambda tree, at: tree.head(at, size))
+        return self._delegate(path, lambda tree, at: tree.head(at, size))
 
-    def _ask(self, path: str, operation: Callable[[Tree, str], Union[T, Missing]]) -> Union[T, Missing]:
-        ns_entry = self._namespace.look(path)
+    def _delegate(self, path: str, operation: Callable[[Tree, str], Union[T, Missing]]) -> Union[T, Missing]:
+        ns_entry = self._namespace.resolve(path)
         if isinstance(ns_entry, Missing):
             return ns_entry
-        return ABSENT if ns_entry.tree is None else operation(ns_entry.tree.lenient, ns_entry.at)
+        return ABSENT if ns_entry.tree is None else operation(ns_entry.tree.lenient, ns_entry.tree_path)

@@ -13,14 +13,14 @@ from typing import Optional
 
 from gpubind.files import Tree
 from gpubind.frozen import NamedTuple
-from gpubind.loader.search import Located
+from gpubind.loader.search import ContainerFile
 
 PYTHON = re.compile(r"(?:python|pypy)(?:[23](?:\.([0-9]{1,3}))?t?)?")
 _PTH_LIMIT = 64
 """The .pth files of one directory of packages that are read, and the lines of each."""
 
 
-class Imports(NamedTuple):
+class PythonPaths(NamedTuple):
     """The directories from which an interpreter imports."""
 
     interpreter: str
@@ -31,12 +31,12 @@ class Imports(NamedTuple):
     """The existing directories of sys.path with packages, in order."""
 
 
-def is_python(file: Located) -> bool:
+def is_python(file: ContainerFile) -> bool:
     """Return whether *file* is an interpreter of Python."""
-    return any(PYTHON.fullmatch(basename(path)) for path in (file.path, file.real))
+    return any(PYTHON.fullmatch(basename(path)) for path in (file.path, file.resolved_path))
 
 
-def imports_of(tree: Tree, file: Located, env: Mapping[str, str]) -> Imports:
+def find_python_paths(tree: Tree, file: ContainerFile, env: Mapping[str, str]) -> PythonPaths:
     """Return the directories from which *file* imports, in the container of *tree*, with the variables *env*."""
     environment = _environment(tree, file.path)
     prefixes, own_only = environment if environment is not None else (_installed(file, env), False)
@@ -49,7 +49,7 @@ def imports_of(tree: Tree, file: Located, env: Mapping[str, str]) -> Imports:
         places += site_packages(tree, prefix, version)
     directories = dict.fromkeys(place for place in map(normpath, places) if tree.names(place))
     more = dict.fromkeys(path for place in directories for path in _named_by_pth(tree, place))
-    return Imports(file.path, prefixes, tuple({**directories, **more}))
+    return PythonPaths(file.path, prefixes, tuple({**directories, **more}))
 
 
 def site_packages(tree: Tree, prefix: str, version: Optional[str] = None) -> Iterator[str]:
@@ -73,10 +73,10 @@ def _environment(tree: Tree, path: str) -> Optional[tuple[tuple[str, ...], bool]
     return None
 
 
-def _installed(file: Located, env: Mapping[str, str]) -> tuple[str, ...]:
+def _installed(file: ContainerFile, env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the prefixes of an interpreter outside a virtual environment."""
     python_home = env.get("PYTHONHOME", "").split(":")[0]
-    paths = (file.path, file.real)
+    paths = (file.path, file.resolved_path)
     prefixes = (
         [python_home] if python_home else [dirname(dirname(path)) for path in paths if basename(dirname(path)) == "bin"]
     )
@@ -88,9 +88,9 @@ def _of_prefix(prefix: Optional[str]) -> tuple[str, ...]:
     return () if prefix is None else ("/usr/local", "/usr") if prefix in ("", "/", "/usr") else (prefix,)
 
 
-def _version(tree: Tree, file: Located, prefixes: tuple[str, ...]) -> Optional[str]:
+def _version(tree: Tree, file: ContainerFile, prefixes: tuple[str, ...]) -> Optional[str]:
     """Return `3.11` from the interpreter's name, else from its only directory of libraries; None if unknown."""
-    match = PYTHON.fullmatch(basename(file.real))
+    match = PYTHON.fullmatch(basename(file.resolved_path))
     if match and match.group(1):
         return f"3.{match.group(1)}"
     names = (name for prefix in prefixes for name in tree.names(f"{prefix}/lib"))

@@ -16,7 +16,7 @@ from gpubind.files.ldconfig import read_ldcache, read_ldsoconf
 from gpubind.formats.elf.elf import LIBC, ElfFacts, ElfIdent, NotElf
 from gpubind.formats.elf.ldcache import LdCache, LdCacheEntry
 from gpubind.frozen import NamedTuple
-from gpubind.loader.hwcaps import LEVELS, OLD_KINDS_UNTIL, Cpu, hwcaps_subdirectories, platforms
+from gpubind.loader.hwcaps import HWCAPS_DIRECTORY, OLD_KINDS_UNTIL, Cpu, hwcaps_subdirectories, platforms
 from gpubind.loader.namespace import UserBind
 from gpubind.model import Missing, Mount, ResolvedFile, RootedPath, Stat, architecture
 from gpubind.model.arch import library_token
@@ -34,7 +34,7 @@ _STORED_LIMIT = 16
 HEADER_SIZE = 64
 """Bytes of an ELF header; a shorter file is "too short"."""
 
-FoundBy = Literal["interpreter", "path", "rpath", "library-path", "runpath", "cache", "default"]
+SearchRule = Literal["interpreter", "path", "rpath", "library-path", "runpath", "cache", "default"]
 """The rules of the search for a library, in their order; `interpreter`: it is the program's loader, and loaded before;
 `path`: its name is a path."""
 
@@ -42,29 +42,29 @@ _TOKEN = re.compile(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-
 """A dynamic string token. Source: ld.so(8); glibc `elf/dl-load.c`, `is_dst`: `$LIBS` is not one."""
 
 
-class Located(NamedTuple):
+class ContainerFile(NamedTuple):
     """A file that a process in the container would open."""
 
     path: str
     """The path that it opens."""
     tree: Tree
     """The tree that holds it: the image's, or the host's."""
-    at: RootedPath
+    tree_path: RootedPath
     """The resolved file in that tree."""
     mount: Optional[Mount]
     """The bind of the plan that provides it; None if it is not the plan's."""
     bind: Optional[UserBind] = None
     """The bind of the user, the site or the runtime that provides it. With neither bind it is the image's."""
-    real: str = ""
+    resolved_path: str = ""
     """The same path with links followed, as in /proc/self/exe."""
 
     @property
     def elf(self) -> Optional[ElfFacts]:
         """The facts of the ELF file; None if it is none that can be read."""
-        return or_none(self.tree.elf(self.at))
+        return or_none(self.tree.elf(self.tree_path))
 
 
-class Failure(NamedTuple):
+class LoadFailure(NamedTuple):
     """Why the loader refuses a library or program."""
 
     kind: Literal["missing", "version", "unreadable", "stack"]
@@ -97,16 +97,16 @@ _NO_LIBRARY = {"no-elf": "invalid ELF header", "too-short": "file too short"}
 _NOT_OPENED = {"absent": "No such file or directory", "forbidden": "Permission denied"}
 
 
-class Object(NamedTuple):
+class LoadedObject(NamedTuple):
     """A library or program that the loader maps."""
 
-    file: Located
+    file: ContainerFile
     elf: ElfFacts
     rpaths: tuple[str, ...]
     """Directories of its DT_RPATH and of the objects that loaded it."""
     runpath: tuple[str, ...]
     """Directories of its DT_RUNPATH."""
-    found_by: Optional[FoundBy] = None
+    found_by: Optional[SearchRule] = None
     """The rule of the search that led to it; None if it is the first or preloaded."""
     needed_by: Optional[str] = None
     """The file that needs it, and whose search led to it; None as for `found_by`."""
@@ -115,8 +115,8 @@ class Object(NamedTuple):
 class Hit(NamedTuple):
     """What a search leads to."""
 
-    file: Located
-    rule: FoundBy
+    file: ContainerFile
+    rule: SearchRule
     certain: bool = True
     """Whether the program gets it on every processor; else on some, and this one is unknown."""
 
@@ -159,15 +159,15 @@ class Loader:
         self.directories: tuple[RootedPath, ...] = directories
         self._search = LibrarySearch(self, self.locate, distrusts_cache=True)
 
-    def of(self, arch: Optional[str]) -> Loader:
+    def for_arch(self, arch: Optional[str]) -> Loader:
         """Return the loader of the same tree for programs of *arch*."""
         return self._all.get(arch) or Loader(self.tree, arch, self)
 
     @cached_property
     def glibc(self) -> Optional[Glibc]:
         """The glibc of the tree; None if it has none for this architecture."""
-        path, facts = self.find(LIBC), self.facts(LIBC)
-        version = None if facts is None else newest(facts.version_definitions, "GLIBC")
+        path, facts = self.find(LIBC), self.elf_facts(LIBC)
+        version = None if facts is None else newest_version(facts.version_definitions, "GLIBC")
         return None if path is None or facts is None or version is None else Glibc(path, version, facts.ident.arch)
 
     @property
@@ -180,21 +180,21 @@ class Loader:
     def find(self, soname: str) -> Optional[RootedPath]:
         """Return the resolved file that the loader opens for *soname*; None if there is none for this architecture."""
         hit = self._search.find(soname)
-        return hit.file.at if isinstance(hit, Hit) else None
+        return hit.file.tree_path if isinstance(hit, Hit) else None
 
-    def facts(self, soname: str) -> Optional[ElfFacts]:
+    def elf_facts(self, soname: str) -> Optional[ElfFacts]:
         """Return the ELF facts of the file of *soname*; None if there is none, or it is damaged."""
         path = self.find(soname)
         return None if path is None else or_none(self.tree.elf(path))
 
     def paths(self, soname: str) -> Iterator[str]:
         """Yield the paths at which the loader looks for *soname*: of the cache, then of the directories."""
-        return (path for path, *_ in self._search.places(soname))
+        return (path for path, *_ in self._search.candidates(soname))
 
-    def locate(self, path: str) -> Optional[Located]:
+    def locate(self, path: str) -> Optional[ContainerFile]:
         """Return the file at *path*; None if there is none."""
         at = self.tree.resolve(path)
-        return None if isinstance(at, Missing) else Located(path, self.tree, at, None, None, "")
+        return None if isinstance(at, Missing) else ContainerFile(path, self.tree, at, None, None, "")
 
     def cached(self, soname: str) -> tuple[LdCacheEntry, ...]:
         """Return the entries of *soname* in the cache."""
@@ -218,7 +218,7 @@ class LibrarySearch:
     def __init__(
         self,
         loader: Loader,
-        locate: Callable[[str], Optional[Located]],
+        locate: Callable[[str], Optional[ContainerFile]],
         has_directory: Callable[[str], Optional[bool]] = lambda path: None,
         library_path: tuple[str, ...] = (),
         cpu: Callable[[], Optional[Cpu]] = lambda: None,
@@ -237,15 +237,15 @@ class LibrarySearch:
         self._has_directory = has_directory
         self._library_path = library_path
         self._read_cpu = cpu
-        self._in_place_of = glibc
+        self._replace_glibc = glibc
         self._distrusts_cache = distrusts_cache
-        self._opened: dict[str, Union[Hit, Failure]] = {}
+        self._opened: dict[str, Union[Hit, LoadFailure]] = {}
         self._existing: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._below: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def find(
-        self, name: str, consumer: Optional[Object] = None, musl: Optional[tuple[str, ...]] = None
-    ) -> Union[Hit, Failure]:
+        self, name: str, consumer: Optional[LoadedObject] = None, musl: Optional[tuple[str, ...]] = None
+    ) -> Union[Hit, LoadFailure]:
         """Return the file that *consumer* gets for *name*; if None, a program without search paths that calls `dlopen`.
 
         *musl* are the directories that musl's loader searches last, if that is the loader.
@@ -256,30 +256,32 @@ class LibrarySearch:
             self._opened[name] = self._first(name, None, musl)
         return self._opened[name]
 
-    def _first(self, name: str, consumer: Optional[Object], musl: Optional[tuple[str, ...]]) -> Union[Hit, Failure]:
+    def _first(
+        self, name: str, consumer: Optional[LoadedObject], musl: Optional[tuple[str, ...]]
+    ) -> Union[Hit, LoadFailure]:
         """Return the first file for *name*; any file that is not ELF ends the search of a program."""
         needed_by = "" if consumer is None else consumer.file.path
         if "/" in name or not name:
             file = self._locate(name) if name.startswith("/") and not self._distrusts_cache else None
-            is_elf = file is not None and isinstance(file.tree.ident(file.at), ElfIdent)
-            return Hit(file, "path", True) if file is not None and is_elf else refused(name, needed_by, file)
+            is_elf = file is not None and isinstance(file.tree.ident(file.tree_path), ElfIdent)
+            return Hit(file, "path", True) if file is not None and is_elf else library_failure(name, needed_by, file)
         uncertain = []
-        for place in self.places(name, consumer, musl):
+        for place in self.candidates(name, consumer, musl):
             if not place[2]:
                 uncertain.append(place)
                 continue
             file, is_elf = self._usable(place[0], consumer)
             if file is not None:
-                return Hit(file, place[1], True) if is_elf else refused(name, needed_by, file)
+                return Hit(file, place[1], True) if is_elf else library_failure(name, needed_by, file)
         for path, rule, _ in uncertain:  # found on the right processor, and so not reported as missing
             file, is_elf = self._usable(path, consumer)
             if file is not None:
-                return Hit(file, rule, False) if is_elf else refused(name, needed_by, file)
-        return refused(name, needed_by, None)
+                return Hit(file, rule, False) if is_elf else library_failure(name, needed_by, file)
+        return library_failure(name, needed_by, None)
 
-    def places(
-        self, name: str, consumer: Optional[Object] = None, musl: Optional[tuple[str, ...]] = None
-    ) -> Iterator[tuple[str, FoundBy, bool]]:
+    def candidates(
+        self, name: str, consumer: Optional[LoadedObject] = None, musl: Optional[tuple[str, ...]] = None
+    ) -> Iterator[tuple[str, SearchRule, bool]]:
         """Yield each path for *name*, in order, with the rule, and whether the processor surely uses it."""
         rpaths, runpath = ((), ()) if consumer is None else (consumer.rpaths, consumer.runpath)
         if musl is not None:
@@ -291,11 +293,11 @@ class LibrarySearch:
         arch = self._loader.arch or "" if consumer is None else consumer.elf.ident.arch
         has_runpath = consumer is not None and consumer.elf.runpath is not None
         rpaths = () if has_runpath else rpaths
-        for directory in self._there(rpaths):
+        for directory in self._existing_directories(rpaths):
             yield from self._in_directory(directory, name, arch, "rpath")
-        for directory in self._there(self._library_path):
+        for directory in self._existing_directories(self._library_path):
             yield from self._in_directory(directory, name, arch, "library-path")
-        for directory in self._there(runpath):
+        for directory in self._existing_directories(runpath):
             yield from self._in_directory(directory, name, arch, "runpath")
         no_defaults = consumer is not None and consumer.elf.no_default_directories
         for path, certain in self._cached(name, arch):
@@ -305,12 +307,12 @@ class LibrarySearch:
         for directory in () if no_defaults else defaults:
             yield from self._in_directory(directory, name, arch, "default")
 
-    def _usable(self, path: str, consumer: Optional[Object]) -> tuple[Optional[Located], bool]:
+    def _usable(self, path: str, consumer: Optional[LoadedObject]) -> tuple[Optional[ContainerFile], bool]:
         """Return the file at *path*, None if the loader skips it, as one for another machine; and whether it is ELF."""
         file = self._locate(path) if path.startswith("/") else None
         if file is None:
             return None, False
-        ident = file.tree.ident(file.at)
+        ident = file.tree.ident(file.tree_path)
         if not isinstance(ident, ElfIdent):
             return file if isinstance(ident, NotElf) and not self._distrusts_cache else None, False
         if consumer is None:
@@ -320,7 +322,7 @@ class LibrarySearch:
             is_like = (ident.bits, ident.machine, ident.order) == (like.bits, like.machine, like.order)
         return file if is_like else None, True
 
-    def _there(self, directories: tuple[str, ...]) -> tuple[str, ...]:
+    def _existing_directories(self, directories: tuple[str, ...]) -> tuple[str, ...]:
         """Return the *directories* that may exist, once for all names: a search path may have thousands."""
         existing = self._existing.get(directories)
         if existing is None:
@@ -348,8 +350,8 @@ class LibrarySearch:
         return None if glibc is None else glibc.version
 
     def _glibc(self, arch: Optional[str]) -> Optional[Glibc]:
-        glibc = self._loader.of(arch).glibc
-        return None if glibc is None else self._in_place_of(glibc)
+        glibc = self._loader.for_arch(arch).glibc
+        return None if glibc is None else self._replace_glibc(glibc)
 
     def _values(self, token: str, origin: str, arch: str) -> tuple[str, ...]:
         """Return the values that *token* may have; empty if the loader has none."""
@@ -361,7 +363,9 @@ class LibrarySearch:
         library = library_token(glibc.path) if glibc is not None else None
         return () if library is None else (library,)
 
-    def _in_directory(self, directory: str, name: str, arch: str, rule: FoundBy) -> Iterator[tuple[str, FoundBy, bool]]:
+    def _in_directory(
+        self, directory: str, name: str, arch: str, rule: SearchRule
+    ) -> Iterator[tuple[str, SearchRule, bool]]:
         directory = directory.rstrip("/")
         for below in () if self._distrusts_cache else self._subdirectories(directory, arch):
             yield f"{directory}/{below}/{name}", rule, self._cpu is not None
@@ -390,9 +394,9 @@ class LibrarySearch:
         cpu = self._cpu
         usable = hwcaps_subdirectories(arch, glibc, cpu)
         ranked = [
-            (usable.index(f"{LEVELS}/{entry.hwcap}"), entry.path)
+            (usable.index(f"{HWCAPS_DIRECTORY}/{entry.hwcap}"), entry.path)
             for entry in entries
-            if f"{LEVELS}/{entry.hwcap}" in usable
+            if f"{HWCAPS_DIRECTORY}/{entry.hwcap}" in usable
         ]
         has_old = glibc is not None and version_key(glibc)[:2] <= OLD_KINDS_UNTIL
         old = [(entry.path, False) for entry in entries if has_old and entry.hwcap == "legacy"]
@@ -403,19 +407,21 @@ class LibrarySearch:
         return self._read_cpu()
 
 
-def refused(name: str, needed_by: str, file: Optional[Located]) -> Failure:
+def library_failure(name: str, needed_by: str, file: Optional[ContainerFile]) -> LoadFailure:
     """Return why *needed_by* does not get *name*: there is none, or *file* is not a library that can be read."""
-    return Failure("missing", name, None, needed_by, why_not(file) if file else "absent", file.path if file else None)
+    return LoadFailure(
+        "missing", name, None, needed_by, refusal_reason(file) if file else "absent", file.path if file else None
+    )
 
 
-def why_not(file: Located) -> str:
+def refusal_reason(file: ContainerFile) -> str:
     """Return why the loader does not take *file*, as in `Failure.why`."""
-    elf = file.tree.elf(file.at)
+    elf = file.tree.elf(file.tree_path)
     if isinstance(elf, Missing) and elf.why == "unreadable":
-        facts = file.tree.stat(file.at)
+        facts = file.tree.stat(file.tree_path)
         if isinstance(facts, Stat) and facts.size < HEADER_SIZE:
             return "too-short"
-        if isinstance(file.tree.ident(file.at), NotElf):
+        if isinstance(file.tree.ident(file.tree_path), NotElf):
             return "no-elf"
     return (elf.detail if elf.why != "forbidden" else "") or elf.why if isinstance(elf, Missing) else "absent"
 
@@ -429,7 +435,7 @@ def _multiarch(tree: Tree) -> list[RootedPath]:
     return [path for base in ("/lib", "/usr/lib") for path in glob(tree, f"{base}/{MULTIARCH}")]
 
 
-def own_prefixes(tree: Tree) -> tuple[str, ...]:
+def unusual_glibc_directories(tree: Tree) -> tuple[str, ...]:
     """Return where a glibc outside the usual directories may be: where usual loaders lead, or in a store, newest first.
 
     Source: alpine-pkg-glibc `APKBUILD`, with /usr/glibc-compat; nixpkgs `pkgs/build-support/docker`.
@@ -450,14 +456,14 @@ def _existing(tree: Tree, directories: Iterable[str]) -> tuple[RootedPath, ...]:
 _VERSION = re.compile(r"^([A-Z]+)_([0-9]+(?:\.[0-9]+)*)$")
 
 
-def newest(definitions: Iterable[str], prefix: str) -> Optional[str]:
+def newest_version(definitions: Iterable[str], prefix: str) -> Optional[str]:
     """Return the newest version among *definitions* that starts with *prefix*: `GLIBC_2.36` -> `2.36`."""
     matches = (_VERSION.match(definition) for definition in definitions)
     versions = (match.group(2) for match in matches if match and match.group(1) == prefix)
     return max(versions, key=version_key, default=None)
 
 
-def prefix_of(version: str) -> Optional[str]:
+def version_prefix(version: str) -> Optional[str]:
     """Return `GLIBC` of `GLIBC_2.36`; None for a version of another form."""
     match = _VERSION.match(version)
     return match.group(1) if match else None

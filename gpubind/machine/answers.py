@@ -13,7 +13,7 @@ from typing import Optional, TypeVar
 
 from gpubind.errors import HostReadError, UnseenError
 from gpubind.machine import system
-from gpubind.machine.listener import cannot_sign
+from gpubind.machine.listener import mark_uncacheable
 from gpubind.machine.system import OpenFile
 from gpubind.model.files import ABSENT, ANSWERS, Missing
 
@@ -34,19 +34,19 @@ CHUNK = 1 << 20
 T = TypeVar("T")
 
 
-def answer_in(error: Exception) -> Optional[Missing]:
+def missing_from(error: Exception) -> Optional[Missing]:
     """Return the answer that *error* is; None if the file could not be inspected. A path with a NUL byte is absent."""
     return ANSWERS.get(error.errno or 0) if isinstance(error, OSError) else ABSENT
 
 
-def could_not_look(
+def inspection_error(
     path: str, error: Exception, message: str = "a file cannot be read", hint: str = ""
 ) -> HostReadError:
     """Return the error that ends the command, for *error* about *path*, which must be readable."""
     kind = HostReadError
-    if answer_in(error) is None:
+    if missing_from(error) is None:
         kind = UnseenError
-        cannot_sign(f"nobody could look at {path}")
+        mark_uncacheable(f"nobody could look at {path}")
     return kind("unreadable-file", message, where=path, why=reason(error), hint=hint)
 
 
@@ -57,7 +57,7 @@ def reason(error: Exception) -> str:
 
 def refusal(error: Exception) -> str:
     """Return why a path that the user named cannot be used."""
-    return "it does not exist" if answer_in(error) == ABSENT else reason(error)
+    return "it does not exist" if missing_from(error) == ABSENT else reason(error)
 
 
 def is_optional(path: str, error: Exception) -> bool:
@@ -70,17 +70,17 @@ def changed() -> OSError:
     return OSError(errno.ESTALE, CHANGED)
 
 
-def tried(query: Callable[[], T]) -> T:
+def retry_transient(query: Callable[[], T]) -> T:
     """Return what *query* gives, at the second try if the first meets a passing error. Errors: its own."""
     try:
         return query()
     except OSError as error:
-        if not passes(error):
+        if not wait_if_transient(error):
             raise
         return query()
 
 
-def passes(error: Exception) -> bool:
+def wait_if_transient(error: Exception) -> bool:
     """Return whether to try again after *error*; the moment is over then."""
     if not (isinstance(error, OSError) and error.errno in PASSING):
         return False
@@ -99,7 +99,7 @@ def read_up_to(size: int, file: OpenFile) -> bytes:
     return b"".join(chunks)
 
 
-def read_steady(size: int, file: OpenFile, path: str) -> bytes:
+def read_unchanged(size: int, file: OpenFile, path: str) -> bytes:
     """Return the bytes as `read_up_to`, of the file *path*. Errors: `OSError`, also if the file changes meanwhile.
 
     Attributes in /proc and /sys have no true size and no time of change.
@@ -115,10 +115,10 @@ def read_steady(size: int, file: OpenFile, path: str) -> bytes:
 def facts(path: str, *, follow: bool = True) -> Optional[os.stat_result]:
     """Return the facts of *path*; None if absent or forbidden. Errors: `HostReadError` (code `unreadable-file`)."""
     try:
-        return tried(lambda: (system.stat if follow else system.lstat)(path))
+        return retry_transient(lambda: (system.stat if follow else system.lstat)(path))
     except (OSError, ValueError) as error:
-        if answer_in(error) is None:
-            raise could_not_look(path, error) from error
+        if missing_from(error) is None:
+            raise inspection_error(path, error) from error
         return None
 
 
@@ -153,7 +153,7 @@ def is_directory(path: str) -> bool:
     return stat_result is not None and stat.S_ISDIR(stat_result.st_mode)
 
 
-def may(path: str, mode: int, *, effective: bool = False) -> bool:
+def has_access(path: str, mode: int, *, effective: bool = False) -> bool:
     """Return `os.access`, which hides the error: after a refusal it is asked again. Errors: as `facts`."""
     for _ in range(2):
         if system.access(path, mode, effective=effective):
@@ -178,5 +178,5 @@ def real_path(path: str) -> str:
         if stat_result is None:
             break
         if stat.S_ISLNK(stat_result.st_mode) and exists(at):
-            raise could_not_look(at, changed())
+            raise inspection_error(at, changed())
     return resolved

@@ -77,14 +77,14 @@ class Budget:
 _current: ContextVar[Optional[Budget]] = ContextVar("budget", default=None)
 
 
-Watcher = Callable[[str, int, Optional[int]], None]
+ProgressCallback = Callable[[str, int, Optional[int]], None]
 """Receives the name of what is being read, the bytes read, and the bytes in all, if known."""
 
-_watcher: ContextVar[Optional[Watcher]] = ContextVar("watcher", default=None)
+_watcher: ContextVar[Optional[ProgressCallback]] = ContextVar("watcher", default=None)
 
 
 @contextmanager
-def watched_by(watcher: Watcher) -> Iterator[None]:
+def report_progress_to(watcher: ProgressCallback) -> Iterator[None]:
     """Report to *watcher* how far the reads inside are."""
     token = _watcher.set(watcher)
     try:
@@ -93,7 +93,7 @@ def watched_by(watcher: Watcher) -> Iterator[None]:
         _watcher.reset(token)
 
 
-def tell(label: str, bytes_done: int = 0, bytes_total: Optional[int] = None) -> None:
+def report_progress(label: str, bytes_done: int = 0, bytes_total: Optional[int] = None) -> None:
     """Report that *bytes_done* bytes of *label* are read, of *bytes_total*. An empty *label* clears the progress line."""
     watcher = _watcher.get()
     if watcher is not None:

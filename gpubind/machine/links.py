@@ -19,7 +19,7 @@ class Link(NamedTuple):
     target: str
 
 
-def follow(
+def walk_path(
     path: str,
     current: T,
     root: T,

@@ -14,13 +14,13 @@ recorder: Any = None
 """The `gpubind.memo.recorder.Recorder` of this command's questions; None if there is none."""
 
 
-def wrote(text: Union[str, bytes]) -> None:
+def report_output(text: Union[str, bytes]) -> None:
     """Report that *text* was written: bytes to standard output, or a line to standard error."""
     if recorder is not None:
         recorder.printed.append(text)
 
 
-def cannot_sign(why: str) -> None:
+def mark_uncacheable(why: str) -> None:
     """Report that the answer cannot be kept: it depends on what no signature covers, or the command has effects."""
     if recorder is not None:
         recorder.refuse(why)
@@ -32,7 +32,7 @@ def noted(kind: str, question: Any, answer: Any) -> None:
         recorder.note(kind, question, answer)
 
 
-def asked_program(path: str) -> None:
+def report_program(path: str) -> None:
     """Report that the program *path* was asked for its version."""
     if recorder is not None:
         recorder.program(path)
@@ -58,13 +58,13 @@ def why_not_served() -> Optional[str]:
     return why
 
 
-def has_command(command: tuple[str, ...], *, is_looked_at: bool) -> None:
+def report_command(command: tuple[str, ...], *, is_looked_at: bool) -> None:
     """Report that the line ends with *command*, for the container; its first word matters if *is_looked_at*."""
     if recorder is not None:
         recorder.command, recorder.looks_at_program = command, is_looked_at
 
 
-def becomes(path: str, argv: tuple[str, ...], environ: Mapping[str, str]) -> None:
+def report_exec(path: str, argv: tuple[str, ...], environ: Mapping[str, str]) -> None:
     """Report that the process is about to become the program *path*, and keep the answer."""
     if recorder is not None:
         recorder.become = (path, argv, environ)

@@ -31,7 +31,7 @@ _KILL_S = 1.0
 _IGNORED_BY_PYTHON = (SIGPIPE, SIGXFSZ)
 
 
-def ask(
+def run_captured(
     program: str,
     argv: tuple[str, ...],
     name: str,
@@ -44,7 +44,7 @@ def ask(
 ) -> tuple[int, bytes, bytes]:
     """Run *program*, which reads nothing; return its status, its standard output and its standard error.
 
-    As `listen`; it is killed, too, if it prints more than *limit* bytes. Its standard output goes to the file *into*,
+    As `run_streaming`; it is killed, too, if it prints more than *limit* bytes. Its standard output goes to the file *into*,
     if given.
     """
     printed = {False: b"", True: b""}
@@ -54,11 +54,11 @@ def ask(
         if len(printed[is_error]) > limit:
             raise OSError(f"{name} prints more than {limit} bytes")
 
-    status = listen(program, argv, name, timeout_s, environ, keep, into=into, meanwhile=meanwhile)
+    status = run_streaming(program, argv, name, timeout_s, environ, keep, into=into, meanwhile=meanwhile)
     return status, printed[False], printed[True]
 
 
-def listen(
+def run_streaming(
     program: str,
     argv: tuple[str, ...],
     name: str,
@@ -116,7 +116,7 @@ class Process:
         reads: Optional[IO[bytes]] = None,
         into: Optional[IO[bytes]] = None,
     ) -> None:
-        """Start *program*; *reads* and *into* as for `listen`. Errors: `OSError`."""
+        """Start *program*; *reads* and *into* as for `run_streaming`. Errors: `OSError`."""
         self.status: Optional[int] = None
         """Its exit status, or the negative number of the signal that killed it; None while it runs."""
         self._outputs: dict[int, bool] = {}
@@ -178,7 +178,7 @@ class Process:
         return self.status
 
     def close(self, patience_s: float = 0.0) -> None:
-        """Kill the program with all that it has started, unless it has ended; *patience_s* as for `listen`."""
+        """Kill the program with all that it has started, unless it has ended; *patience_s* as for `run_streaming`."""
         try:
             if self.status is None and patience_s:
                 os.kill(self.pid, SIGTERM)

@@ -8,9 +8,9 @@ import stat
 from typing import Optional
 
 from gpubind.machine import system
-from gpubind.machine.answers import answer_in, may, read_steady, read_up_to, tried
+from gpubind.machine.answers import has_access, missing_from, read_unchanged, read_up_to, retry_transient
 from gpubind.machine.system import OpenDirectory, OpenFile
-from gpubind.machine.trust import is_obeyed
+from gpubind.machine.trust import is_trusted_path
 from gpubind.model.files import ABSENT, FORBIDDEN
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -44,7 +44,7 @@ def read_regular(path: str, limit: int) -> bytes:
 
     Errors: as `open_regular`; `OSError` also for a file of more than *limit* bytes.
     """
-    data = tried(lambda: _read(path, limit + 1))
+    data = retry_transient(lambda: _read(path, limit + 1))
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"larger than {limit} bytes")
     return data
@@ -58,7 +58,7 @@ def read_beginning(path: str, size: int) -> bytes:
 
 def _read(path: str, size: int) -> bytes:
     with open_regular(path) as file:
-        return read_steady(size, file, path)
+        return read_unchanged(size, file, path)
 
 
 def read_if_there(path: str, limit: int) -> Optional[bytes]:
@@ -68,10 +68,10 @@ def read_if_there(path: str, limit: int) -> Optional[bytes]:
     HOME.
     """
     try:
-        return read_regular(path, limit) if is_obeyed(path) else None
+        return read_regular(path, limit) if is_trusted_path(path) else None
     except OSError as error:
-        answer = answer_in(error)
-        is_closed = answer == FORBIDDEN and not may(os.path.dirname(path), os.X_OK)
+        answer = missing_from(error)
+        is_closed = answer == FORBIDDEN and not has_access(os.path.dirname(path), os.X_OK)
         if answer == ABSENT or is_closed:
             return None
         raise

@@ -228,11 +228,11 @@ class Opened:
 
     def attributes(self) -> tuple[str, ...]:
         """Return the names of its extended attributes. Nothing signs them."""
-        listener.cannot_sign(f"extended attributes of {self.path}")
+        listener.mark_uncacheable(f"extended attributes of {self.path}")
         return tuple(os.listxattr(self.descriptor))
 
     def attribute(self, name: str) -> bytes:
-        listener.cannot_sign(f"an extended attribute of {self.path}")
+        listener.mark_uncacheable(f"an extended attribute of {self.path}")
         return os.getxattr(self.descriptor, name)
 
 
@@ -333,7 +333,7 @@ class OpenDirectory(Opened):
 
     def entries(self) -> list[os.DirEntry[str]]:
         """Return what is in it. Nothing signs that."""
-        listener.cannot_sign(f"the entries of {self.path}")
+        listener.mark_uncacheable(f"the entries of {self.path}")
         with os.scandir(self.descriptor) as entries:
             return list(entries)
 
@@ -342,7 +342,7 @@ class OpenDirectory(Opened):
 
 
 def _changes(path: str) -> None:
-    listener.cannot_sign(f"changed: {path}")
+    listener.mark_uncacheable(f"changed: {path}")
 
 
 def mkdir(path: str, mode: int = 0o777) -> None:
@@ -424,7 +424,7 @@ def user(uid: int) -> pwd.struct_passwd:
 
 def user_called(name: str) -> tuple[int, tuple[int, ...]]:
     """Return the number of the user *name*, and the groups, in order. Errors: `KeyError`, `ValueError`."""
-    listener.cannot_sign("a user is asked about")
+    listener.mark_uncacheable("a user is asked about")
     import pwd
 
     account = pwd.getpwnam(name)
@@ -499,7 +499,7 @@ def temporary_file() -> IO[bytes]:
     """Return a new file without a name."""
     import tempfile
 
-    listener.cannot_sign("a temporary file")
+    listener.mark_uncacheable("a temporary file")
     return tempfile.TemporaryFile()
 
 
@@ -507,7 +507,7 @@ def named_temporary_file(suffix: str) -> IO[bytes]:
     """Return a new file, which is removed when it is closed."""
     import tempfile
 
-    listener.cannot_sign("a temporary file")
+    listener.mark_uncacheable("a temporary file")
     return tempfile.NamedTemporaryFile(suffix=suffix)
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from typing import Optional, Union
 
 from gpubind.machine import system
-from gpubind.machine.answers import CHUNK, answer_in, changed, could_not_look, read_up_to, tried
-from gpubind.machine.links import Link, follow
+from gpubind.machine.answers import CHUNK, changed, inspection_error, missing_from, read_up_to, retry_transient
+from gpubind.machine.links import Link, walk_path
 from gpubind.machine.listener import noted
 from gpubind.machine.mounts import with_owner
 from gpubind.model import Missing
@@ -29,10 +29,10 @@ def acts_as_root() -> bool:
     if system.effective_user() != 0:
         return False
     try:
-        return tried(_uid_map).split() == _ALL_USERS
+        return retry_transient(_uid_map).split() == _ALL_USERS
     except OSError as error:
-        if answer_in(error) is None:
-            raise could_not_look(UID_MAP, error) from error
+        if missing_from(error) is None:
+            raise inspection_error(UID_MAP, error) from error
         return True
 
 
@@ -41,16 +41,16 @@ def _uid_map() -> bytes:
         return read_up_to(CHUNK, file)
 
 
-def is_obeyed(path: str) -> bool:
+def is_trusted_path(path: str) -> bool:
     """Return whether this process may use *path*: as root, only if others cannot change it."""
     return not acts_as_root() or writable_by_others(path) is None
 
 
-def obeyed_environ(names: Iterable[str]) -> dict[str, str]:
+def trusted_environ(names: Iterable[str]) -> dict[str, str]:
     """Return the variables *names* of this process; as root, without paths that others could change."""
     environ = system.environ()
     variables = {name: environ[name] for name in names if name in environ}
-    return {name: value for name, value in variables.items() if not value.startswith("/") or is_obeyed(value)}
+    return {name: value for name, value in variables.items() if not value.startswith("/") or is_trusted_path(value)}
 
 
 def writable_by_others(path: str, root: str = "", *, within: bool = False) -> Optional[str]:
@@ -84,7 +84,7 @@ def unreadable_by_others(path: str, root: str = "") -> Optional[str]:
     return part if stat_result is not None and not stat_result.st_mode & stat.S_IROTH else None
 
 
-def why_not_lasting(path: str) -> Optional[str]:
+def why_not_shareable(path: str) -> Optional[str]:
     """Return why files in the directory *path* are not for the containers of all users for months; None if they are.
 
     Only root may change it, what is above it, and add to it, unlike /tmp; all users may enter it.
@@ -112,15 +112,15 @@ def _true_facts(path: str, stat_result: os.stat_result, trusted_devices: set[int
     if stat_result.st_dev in trusted_devices:
         return stat_result
     try:
-        now, is_true = tried(lambda: with_owner(path))
+        now, is_true = retry_transient(lambda: with_owner(path))
     except OSError as error:
-        if answer_in(error) is None:
-            raise could_not_look(path, error) from error
+        if missing_from(error) is None:
+            raise inspection_error(path, error) from error
         noted("owner", path, error.errno)
         return None
     noted("owner", path, (is_true,))
     if now.st_dev != stat_result.st_dev:
-        raise could_not_look(path, changed())
+        raise inspection_error(path, changed())
     if not is_true:
         return None
     trusted_devices.add(now.st_dev)
@@ -141,12 +141,12 @@ def _parts(path: str, root: str = "") -> list[tuple[str, Optional[os.stat_result
         entry_path = f"{at}/{name}"
         full_path = root + entry_path
         try:
-            stat_result = tried(lambda: system.lstat(full_path))
-            target = tried(lambda: system.readlink(full_path)) if stat.S_ISLNK(stat_result.st_mode) else None
+            stat_result = retry_transient(lambda: system.lstat(full_path))
+            target = retry_transient(lambda: system.readlink(full_path)) if stat.S_ISLNK(stat_result.st_mode) else None
         except (OSError, ValueError) as error:
-            answer = answer_in(error)
+            answer = missing_from(error)
             if answer is None:
-                raise could_not_look(full_path, error) from error
+                raise inspection_error(full_path, error) from error
             if answer != ABSENT:
                 parts.append((full_path, None))
             return answer
@@ -158,5 +158,5 @@ def _parts(path: str, root: str = "") -> list[tuple[str, Optional[os.stat_result
         parts.append(next((part for part in parts if above and part[0] == root + above), top))
         return above
 
-    follow(path, "", "", step, up)
+    walk_path(path, "", "", step, up)
     return parts

@@ -12,7 +12,7 @@ import posix
 import sys
 
 from gpubind.memo.files import FORM, open_place, read_memo
-from gpubind.memo.questions import ask, digest, first_change
+from gpubind.memo.questions import digest, first_change, run_query
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 COMMANDS = ("plan", "check", "exec", "run", "shell", "wrap")
 SWITCH = "GPUBIND_MEMO"
-WORDS_LIMIT = 64
+ARGS_LIMIT = 64
 """The most words that a stored beginning of a command line may have."""
 _SIGPIPE, _SIGXFSZ = 13, 25
 _VARIABLES = (
@@ -71,7 +71,7 @@ def memo_keys(args: Sequence[str]) -> tuple[str, ...]:
     names = []
     for number, arg in enumerate(args):
         hashed = digest(hashed + arg.encode("utf-8", "surrogateescape"))
-        if number < WORDS_LIMIT or number == len(args) - 1:
+        if number < ARGS_LIMIT or number == len(args) - 1:
             names.append(hashed.hex())
     return tuple(names)
 
@@ -89,7 +89,7 @@ def serve(args: Sequence[str], keys: tuple[str, ...]) -> Union[int, str, Unfinis
     try:
         for number, key in enumerate(keys):
             memo = read_memo(place, key, secret)
-            trailing_args = tuple(args[number + 1 :]) if number < WORDS_LIMIT else ()
+            trailing_args = tuple(args[number + 1 :]) if number < ARGS_LIMIT else ()
             # A memo of a whole line is for that line only; one of its beginning is for any command after it.
             if memo is None or (trailing_args if memo["rest"] is None else trailing_args[:1] in ((), ("--",))):
                 continue
@@ -105,7 +105,7 @@ def serve(args: Sequence[str], keys: tuple[str, ...]) -> Union[int, str, Unfinis
 def callers_environ() -> dict[str, str]:
     """Return the environment of this process without the LC_CTYPE that Python sets for itself, before anything runs."""
     environ = dict(os.environ)
-    if ask("locale", ""):
+    if run_query("locale", ""):
         del environ["LC_CTYPE"]
     return environ
 

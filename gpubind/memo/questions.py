@@ -60,7 +60,7 @@ def signature(stat_result: os.stat_result) -> tuple[int, ...]:
     )
 
 
-def ask(kind: str, question: Any) -> Any:
+def run_query(kind: str, question: Any) -> Any:
     """Return the answer to *question* now; the number of the error where it cannot be answered."""
     try:
         return ASKED[kind](question)
@@ -74,12 +74,12 @@ def first_change(trace: dict[str, Any]) -> Optional[str]:
         if kind not in ASKED:  # gpubind itself is another
             return kind
         for question, answer in questions.items():
-            if ask(kind, question) != answer:
+            if run_query(kind, question) != answer:
                 return f"{question}"
     return None
 
 
-def _need_there(file: int, path: str) -> None:
+def _require_path(file: int, path: str) -> None:
     """Errors: `OSError` unless the opened *file* is at *path* itself: else a link on the way was followed."""
     expected = path
     if path.startswith(_OWN):
@@ -96,7 +96,7 @@ def _open(path: str, *, by_name: bool = False) -> int:
     """
     seen = posix.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        _need_there(seen, path)
+        _require_path(seen, path)
         if not stat.S_ISREG(posix.fstat(seen).st_mode):
             raise OSError(_ELSEWHERE, "it is not a regular file")
         if not by_name:
@@ -105,7 +105,7 @@ def _open(path: str, *, by_name: bool = False) -> int:
     finally:
         posix.close(seen)
     try:
-        _need_there(file, path)
+        _require_path(file, path)
     except OSError:
         posix.close(file)
         raise
@@ -139,7 +139,7 @@ def _content(path: str) -> tuple[Any, ...]:
 def _names(path: str) -> bytes:
     place = posix.open(path, _READ_ONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        _need_there(place, path)
+        _require_path(place, path)
         names = sorted(posix.listdir(place))
     finally:
         posix.close(place)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Optional, Union
 
 from gpubind.machine import listener
-from gpubind.memo.questions import ask, facts
+from gpubind.memo.questions import facts, run_query
 from gpubind.memo.trace import Trace
 
 _SIGNATURES: dict[str, Callable[[Any], Any]] = {
@@ -41,7 +41,7 @@ class Recorder(Trace):
         """The words at the end of the line that are the command in the container; None if there are none."""
         self.looks_at_program = False
         self.become: Optional[tuple[str, tuple[str, ...], Any]] = None
-        self._done = on_finish
+        self._on_finish = on_finish
 
     def __enter__(self) -> Recorder:
         listener.recorder = self
@@ -55,7 +55,7 @@ class Recorder(Trace):
     def finish(self, status: int) -> None:
         """End the recording: the answer is complete, with exit code *status*."""
         self.stop()
-        self._done(status)
+        self._on_finish(status)
 
     def stop(self) -> None:
         """Listen no more."""
@@ -68,7 +68,7 @@ class Recorder(Trace):
     def opens(self, path: str, flags: int) -> Optional[tuple[int, ...]]:
         """Note that *path*, which has no links on the way, is about to be opened; return its facts, None if missing."""
         kind = "lstat" if flags & os.O_NOFOLLOW else "stat"
-        looks: Union[int, tuple[int, ...]] = ask(kind, path)
+        looks: Union[int, tuple[int, ...]] = run_query(kind, path)
         self.note(kind, path, looks)
         if isinstance(looks, int):
             return None

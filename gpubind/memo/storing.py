@@ -13,7 +13,7 @@ from typing import Any, Optional, Union
 
 from gpubind.machine.mounts import text_of
 from gpubind.memo import files
-from gpubind.memo.answer import WORDS_LIMIT
+from gpubind.memo.answer import ARGS_LIMIT
 from gpubind.memo.filesystems import is_young
 from gpubind.memo.questions import first_change
 from gpubind.memo.recorder import Recorder
@@ -52,10 +52,10 @@ def keep(recorder: Recorder, args: list[str], keys: tuple[str, ...], status: int
     memo = _memo_of(recorder, args, status)
     if isinstance(memo, str):
         return memo
-    number = len(args) - (len(_free(recorder, args) or ()))
+    number = len(args) - (len(_free_args(recorder, args) or ()))
     if number > len(keys):
         return "too many words"
-    return write(keys[number - 1] if number <= WORDS_LIMIT else keys[-1], memo)
+    return write(keys[number - 1] if number <= ARGS_LIMIT else keys[-1], memo)
 
 
 def _memo_of(recorder: Recorder, args: list[str], status: int) -> Union[dict[str, Any], str]:
@@ -63,10 +63,10 @@ def _memo_of(recorder: Recorder, args: list[str], status: int) -> Union[dict[str
     if recorder.refused:
         return str(recorder.refused)
     become = None
-    free = _free(recorder, args)
+    free = _free_args(recorder, args)
     if recorder.become is not None:
         path, argv, environ = recorder.become
-        change = _change(recorder, environ)
+        change = _environ_changes(recorder, environ)
         if change is None:
             return "the environment is another one"
         if free and tuple(argv[-len(free) :]) != free:
@@ -89,18 +89,18 @@ def _memo_of(recorder: Recorder, args: list[str], status: int) -> Union[dict[str
     }
 
 
-def _free(recorder: Recorder, args: list[str]) -> Optional[tuple[str, ...]]:
+def _free_args(recorder: Recorder, args: list[str]) -> Optional[tuple[str, ...]]:
     """Return the end of *args* that the answer does not depend on: the command, without a program that was checked."""
     command = recorder.command
     if recorder.become is None or not command or tuple(args[-len(command) :]) != command:
         return None
     free: tuple[str, ...] = command[1:] if recorder.looks_at_program else command
-    if not free or free[0] == "--" or len(args) - len(free) > WORDS_LIMIT:
+    if not free or free[0] == "--" or len(args) - len(free) > ARGS_LIMIT:
         return None
     return free
 
 
-def _change(recorder: Recorder, environ: Any) -> Optional[tuple[tuple[str, ...], dict[str, str]]]:
+def _environ_changes(recorder: Recorder, environ: Any) -> Optional[tuple[tuple[str, ...], dict[str, str]]]:
     """Return the names that *environ* lacks of the caller's environment, and the values that it changes or adds.
 
     Return None if it is not a copy of the caller's.

@@ -16,7 +16,7 @@ from typing import Any, Optional
 
 from gpubind.machine import system
 from gpubind.memo.filesystems import FileSystems, Trust, is_young
-from gpubind.memo.questions import ASKED, ask, digest, facts, hash_of, signature
+from gpubind.memo.questions import ASKED, digest, facts, hash_of, run_query, signature
 from gpubind.model.environ import Environ
 
 ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
@@ -102,7 +102,7 @@ class Trace:
 
     def own_locale(self) -> bool:
         """Return whether Python has set LC_CTYPE for itself. The rest of the environment is ignored."""
-        answer = bool(ask("locale", ""))
+        answer = bool(run_query("locale", ""))
         self.note("locale", "", answer)
         return answer
 
@@ -144,13 +144,13 @@ class Trace:
             self.refuse(f"just written: {path}")
         elif trust == "opened":
             self._note_read("opened", path)
-            self._stands(path, stat_result.st_dev)
+            self._note_file_system(path, stat_result.st_dev)
         else:
             self.written(path, stat_result)
 
     def _note_read(self, kind: str, path: str) -> None:
         """Note a file or directory that is opened whenever the question is asked."""
-        answer = ask(kind, path)
+        answer = run_query(kind, path)
         if answer == ():
             self.refuse(f"no honest times, and too large to be compared: {path}")
         if isinstance(answer, int) and answer not in FORBIDDEN:
@@ -160,13 +160,13 @@ class Trace:
     def written(self, path: str, stat_result: os.stat_result) -> None:
         """Note *path* by its times, and the file system that keeps them."""
         self.note("written", path, signature(stat_result))
-        self._stands(path, stat_result.st_dev)
+        self._note_file_system(path, stat_result.st_dev)
 
-    def _stands(self, path: str, device: int) -> None:
+    def _note_file_system(self, path: str, device: int) -> None:
         """Note the file system of *path*."""
         for kind, question in self._file_systems.standing(path, device) or ():
             if question not in self.questions[kind]:
-                self.note(kind, question, ask(kind, question))
+                self.note(kind, question, run_query(kind, question))
 
     def listed(self, path: str) -> None:
         """Note the directory *path*, which is about to be listed."""

@@ -26,10 +26,10 @@ def version_of(program: str, run: Callable[[str], str]) -> str:
 
     Nothing is kept of a command in which it prints nothing.
     """
-    listener.asked_program(program)
+    listener.report_program(program)
     text = _version_of(program, run)
     if not text:
-        listener.cannot_sign(f"it does not answer: {program} --version")
+        listener.mark_uncacheable(f"it does not answer: {program} --version")
     return text
 
 
@@ -40,7 +40,7 @@ def _version_of(program: str, run: Callable[[str], str]) -> str:
         trace.program(program)
     if trace is None or trace.refused is not None or not is_on():
         return run(program)
-    cached = _known()
+    cached = _cached_versions()
     questions, text = cached.get(program, ({}, ""))
     if questions != trace.questions:
         text = run(program)
@@ -50,7 +50,7 @@ def _version_of(program: str, run: Callable[[str], str]) -> str:
     return str(text)
 
 
-def _known() -> dict[str, Any]:
+def _cached_versions() -> dict[str, Any]:
     """Return the answers of programs about their versions, each with its trace."""
     opened = files.open_place()
     if opened is None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from struct import pack, unpack
 from typing import Annotated, Any, Literal, Optional, TypeVar, Union, get_args, get_origin
 
-from gpubind.errors import Format, FormatError, like, one_of
+from gpubind.errors import Format, FormatError, did_you_mean, suggest_known
 from gpubind.frozen import FrozenDict, types_of
 
 _Value = TypeVar("_Value")
@@ -160,7 +160,7 @@ class Decoder:
                 why = "is out of range" if isinstance(bounds, range) else "is not allowed there"
                 choices = [str(bound) for bound in bounds if bound] if isinstance(bounds, tuple) else []
                 why = f"is not {expected}" if expected else f"is not one of {', '.join(choices)}" if choices else why
-                hint = like(choices, value) if choices and self.is_toml else ""
+                hint = did_you_mean(choices, value) if choices and self.is_toml else ""
                 raise self.format.damaged(f"`{str(value)[:100]}` {why}", place, hint)
             return value
 
@@ -216,7 +216,7 @@ class Decoder:
             for key, member in self._go_fields(value, fields, by_fold, place) if self.is_go else value.items():
                 if self.is_toml and key not in fields:
                     at = start + key[:100]
-                    raise self.format.damaged(f"unknown key `{at}`", at, one_of(fields, key))
+                    raise self.format.damaged(f"unknown key `{at}`", at, suggest_known(fields, key))
                 if key in fields and (member is not None or fields[key][0] not in defaults):
                     name, reader = fields[key]
                     kwargs[name] = reader(member, start + key)

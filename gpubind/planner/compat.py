@@ -36,7 +36,7 @@ def cuda_compat(
         return (), (_decision(None, "absent", "the image has no compat libcuda"),)
     env: list[EnvVar] = []
     decisions = []
-    for library, is_taken, why in _judged(request, node, fit):
+    for library, is_taken, why in _judge_all(request, node, fit):
         is_fixed = layout.searched and not layout.adds_variables
         if is_taken and is_fixed and not _puts_first(fit.facts, library):
             is_taken, why = (
@@ -49,7 +49,7 @@ def cuda_compat(
     return tuple(env), tuple(decisions)
 
 
-def _judged(request: Request, node: CompatHost, fit: ImageFit) -> Iterator[tuple[ImageLibrary, bool, str]]:
+def _judge_all(request: Request, node: CompatHost, fit: ImageFit) -> Iterator[tuple[ImageLibrary, bool, str]]:
     """Yield each compat libcuda, whether the container uses it (one at most), and why. The image's choice is first."""
     cuda = needed_cuda(fit.facts.every_cuda)
 

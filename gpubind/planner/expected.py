@@ -27,7 +27,7 @@ def make_expectation(plan: Plan, origin: str = "") -> Expectation:
     libraries = {
         (decision.vendor, basename(decision.path or decision.subject))
         for decision in plan.decisions
-        if _is_library_there(decision)
+        if _is_host_library(decision)
     }
     capabilities = {_capability(*library) for library in libraries}
     models = Counter(gpu.model or "" for gpu in plan.gpus if gpu.index is not None)
@@ -42,7 +42,7 @@ def make_expectation(plan: Plan, origin: str = "") -> Expectation:
     )
 
 
-def _is_library_there(decision: Decision) -> bool:
+def _is_host_library(decision: Decision) -> bool:
     """Return whether it is about a name of a library of the driver, which a container gets or might get."""
     is_library = ".so" in decision.subject and "/" not in decision.subject
     return is_library and decision.verdict in ("taken", "left-out") and decision.rule not in _NON_DRIVER_RULES

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from gpubind.errors import UsageError, one_of
+from gpubind.errors import UsageError, suggest_known
 from gpubind.files.ldconfig import LD_CACHE_PATH, matching, read_ldcache
 from gpubind.formats.driver.liblist import LibList, ListEntry, library_stem, parse_liblist
 from gpubind.formats.elf.elf import ElfIdent
@@ -83,18 +83,18 @@ FLAVOURS = {
 }
 
 
-def flavour_of(request: Request) -> RuntimeFlavour:
+def parse_flavour(request: Request) -> RuntimeFlavour:
     """Return the flavour that is requested. Errors: `UsageError` (code `unknown-flavour`)."""
     flavour = FLAVOURS.get(request.like or "")
     if flavour is None:
-        hint = one_of(FLAVOURS, request.like or "")
+        hint = suggest_known(FLAVOURS, request.like or "")
         raise UsageError("unknown-flavour", f"unknown flavour `{request.like}`", hint=hint)
     return flavour
 
 
 def ignored_fields(request: Request) -> Iterator[str]:
-    """Yield the fields that are set, and that the requested flavour ignores. Errors: as `flavour_of`."""
-    flavour, caps = flavour_of(request), request.caps or ()
+    """Yield the fields that are set, and that the requested flavour ignores. Errors: as `parse_flavour`."""
+    flavour, caps = parse_flavour(request), request.caps or ()
     used_fields = {"vendors", "like"}
     if flavour.matches_class and (set(caps) in ({"compat32"}, {*CAPABILITIES}) or "all" in caps):
         used_fields.add("caps")
@@ -137,7 +137,7 @@ def plan_builtin_flags(host: Host, request: Request) -> Plan:
     Errors: `UsageError` for an unknown flavour, and for a vendor that it has no flag for; `FormatError` for a malformed
     list file.
     """
-    flavour = flavour_of(request)
+    flavour = parse_flavour(request)
     vendors, findings = _vendors(flavour, request)
     lists = [_List(host, flavour, vendor) for vendor in vendors]
     cache = read_ldcache(host.driver)
@@ -213,13 +213,13 @@ class _List:
     def look_up(self, cache: LdCache, library_classes: Iterable[_LibraryClass]) -> None:
         """Find the entries: for each of *library_classes* a name in *cache* is used once, for the first entry that matches."""
         for library_class in library_classes:
-            self._libraries(cache, library_class)
+            self._bind_class(cache, library_class)
         for entry in self.liblist.entries:
             claim, path = self._claim(entry), RootedPath(entry.text)
             if entry.kind in ("library", "library-path"):
                 continue
             if entry.kind == "binary" or not self.flavour.is_apptainers:
-                self._program(claim)
+                self._bind_program(claim)
             elif self.tree.has(path):
                 self.binds.append(_Bind(claim, path, ContainerPath(path), "file", path))
             else:
@@ -228,12 +228,12 @@ class _List:
     def _claim(self, entry: ListEntry) -> Claim:
         return Claim("path", entry.text, entry.text, self.liblist.location(entry), self.vendor)
 
-    def _libraries(self, cache: LdCache, library_class: _LibraryClass) -> None:
+    def _bind_class(self, cache: LdCache, library_class: _LibraryClass) -> None:
         seen = set(self._nested_libraries(library_class))
         for entry in self.liblist.entries:
             claim, path = self._claim(entry), RootedPath(entry.text)
             if entry.kind == "library":
-                self._cached(claim, cache, seen, library_class)
+                self._bind_cached(claim, cache, seen, library_class)
             elif entry.kind == "library-path" and self._fits(path, library_class):
                 self._bind_libraries(claim, (path, *self._links_to(path)), path, library_class)
             elif entry.kind == "library-path" and not library_class.is_additional:
@@ -265,7 +265,7 @@ class _List:
                 self._bind_libraries(claim, (path,), around, library_class)
                 yield name
 
-    def _cached(self, claim: Claim, cache: LdCache, seen: set[str], library_class: _LibraryClass) -> None:
+    def _bind_cached(self, claim: Claim, cache: LdCache, seen: set[str], library_class: _LibraryClass) -> None:
         """Bind what *cache* has for a name and is not *seen*: of each name the first that fits, or none."""
         fresh: dict[str, list[RootedPath]] = {}
         is_named = False
@@ -284,7 +284,7 @@ class _List:
         if not is_named and not library_class.is_additional:
             self.decisions.append(claim.absent("no name in the ld cache starts with it"))
 
-    def _program(self, claim: Claim) -> None:
+    def _bind_program(self, claim: Claim) -> None:
         """Bind a program as Go's exec.LookPath finds it: the first executable of that name in PATH, or a path."""
         path = self.host.variable("PATH").split(":")
         directories = [directory.rstrip("/") for directory in path if directory.startswith("/")]

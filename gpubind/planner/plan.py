@@ -66,9 +66,9 @@ def make_plan(
     """
     layout = with_libdir(layout, request.libdir)
     of_node = tuple(inventories)
-    selected = _selected(of_node, request, environ or {}, layout)
+    selected = _select_gpus(of_node, request, environ or {}, layout)
     inventories = tuple(inventory for inventory, _, _ in selected)
-    parts = [*(_share(one, request, layout, fit) for one in inventories), _libc_share(request, layout, fit)]
+    parts = [*(_vendor_part(one, request, layout, fit) for one in inventories), _libc_part(request, layout, fit)]
     mounts, placed = _resolve_collisions(pair for part in parts for pair in part.mounts)
     nodes = {node.target: node for part in parts for node in part.devices}  # in WSL one is all vendors'
     devices = tuple(node for _, node in sorted(nodes.items()))
@@ -120,7 +120,7 @@ class _VendorPart(NamedTuple):
     findings: tuple[Finding, ...]
 
 
-def _share(inventory: Inventory, request: Request, layout: Layout, fit: Optional[ImageFit]) -> _VendorPart:
+def _vendor_part(inventory: Inventory, request: Request, layout: Layout, fit: Optional[ImageFit]) -> _VendorPart:
     requested = requested_capabilities(request)
     requested_files = [file for file in inventory.files if _is_file_requested(file, requested)]
     left_out = [file for file in inventory.files if not _is_file_requested(file, requested)]
@@ -149,7 +149,7 @@ def _share(inventory: Inventory, request: Request, layout: Layout, fit: Optional
     )
 
 
-def _libc_share(request: Request, layout: Layout, fit: Optional[ImageFit]) -> _VendorPart:
+def _libc_part(request: Request, layout: Layout, fit: Optional[ImageFit]) -> _VendorPart:
     """Return the part that the host's glibc provides."""
     side = host_libc_side(request, fit)
     mounts = tuple((file, mount) for file in side.files for mount in _mounts(file, (), layout))
@@ -163,7 +163,7 @@ def empty_plan(
     return make_plan((), Request(vendors=vendors), layout)._replace(image=image)
 
 
-def _selected(
+def _select_gpus(
     inventories: tuple[Inventory, ...], request: Request, environ: Mapping[str, str], layout: Layout
 ) -> Iterable[tuple[Inventory, tuple[Decision, ...], tuple[EnvVar, ...]]]:
     """Return each inventory with its chosen GPUs, the Decisions about its other nodes, and the variables to set.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Optional, get_args
 
-from gpubind.errors import FormatError, UsageError, one_of
+from gpubind.errors import FormatError, UsageError, suggest_known
 from gpubind.model import CAPABILITIES, VENDORS, Capability, ContainerPath, Request, RootedPath, Side
 from gpubind.planner.placement import CDI_LAYOUT_NAME, SINGULARITY_LAYOUT, Layout
 
@@ -29,12 +29,12 @@ def validate_request(
     `unknown-side`, `cdi-with-source`, `cdi-with-gpus`, `bad-cdi-name`, `bad-gpus`, `unknown-flavour`,
     `like-with-option`, `fixed-libdir`, `list-with-source`, `list-for-two`, `not-absolute`.
     """
-    request = _typed(request)
+    request = _with_tuples(request)
     if request.like is not None:
         request = _of_flavour(request, own_only, option_name, has_list=has_list)
     if request.source not in SOURCES:
         message = f"unknown source `{request.source}`"
-        raise UsageError("unknown-source", message, hint=one_of(SOURCES, request.source)).about("source")
+        raise UsageError("unknown-source", message, hint=suggest_known(SOURCES, request.source)).about("source")
     if request.cdi_devices and request.source == "auto":
         request = request._replace(source="cdi")
     _require_only_cdi_devices(request, option_name)
@@ -42,23 +42,25 @@ def validate_request(
         side = getattr(request, field)
         if side not in get_args(Side):
             message = f"{option_name(field)}: unknown side `{side}`"
-            raise UsageError("unknown-side", message, hint=one_of(get_args(Side), side)).about(field)
+            raise UsageError("unknown-side", message, hint=suggest_known(get_args(Side), side)).about(field)
     for vendor in request.vendors:
         if vendor not in VENDORS:
-            raise UsageError("unknown-vendor", f"unknown vendor `{vendor}`", hint=one_of(VENDORS, vendor))
+            raise UsageError("unknown-vendor", f"unknown vendor `{vendor}`", hint=suggest_known(VENDORS, vendor))
     if request.caps is not None:
         request = request._replace(caps=_known_caps(request.caps, option_name))
     if request.libdir is not None and layout is not None:
         _require_movable_libdir(layout, option_name)
     if has_list:
-        request = _with_list(request, option_name)
+        request = _for_list_file(request, option_name)
     _need_gpus(request, option_name)
     libdir, directories = request.libdir, request.cdi_directories
     return request._replace(
         vendors=tuple(vendor for vendor in VENDORS if vendor in request.vendors),
-        library_path=tuple(RootedPath(_absolute("library_path", path, option_name)) for path in request.library_path),
-        libdir=None if libdir is None else ContainerPath(_absolute("libdir", libdir, option_name)),
-        cdi_directories=tuple(_absolute("cdi_directories", path, option_name) for path in directories),
+        library_path=tuple(
+            RootedPath(_validate_path("library_path", path, option_name)) for path in request.library_path
+        ),
+        libdir=None if libdir is None else ContainerPath(_validate_path("libdir", libdir, option_name)),
+        cdi_directories=tuple(_validate_path("cdi_directories", path, option_name) for path in directories),
     )
 
 
@@ -68,12 +70,12 @@ def _known_caps(caps: Sequence[str], option_name: Callable[[str], str]) -> tuple
     unknown = next((cap for cap in caps if cap not in CAPABILITIES), None)
     if unknown is not None or not caps:
         message = f"unknown capability `{unknown}`" if unknown else f"{option_name('caps')} names no capability"
-        hint = one_of((*CAPABILITIES, "all"), unknown or "")
+        hint = suggest_known((*CAPABILITIES, "all"), unknown or "")
         raise UsageError("unknown-capability", message, hint=hint).about("caps")
     return tuple(cap for cap in CAPABILITIES if cap in caps)
 
 
-def _typed(request: Request) -> Request:
+def _with_tuples(request: Request) -> Request:
     """Return *request* with tuples for lists. Errors: `UsageError` (code `wrong-type`)."""
     tuples: dict[str, Any] = {}
     for field, default in Request._field_defaults.items():
@@ -95,12 +97,12 @@ def _of_flavour(
     request: Request, own_only: Collection[str], option_name: Callable[[str], str], *, has_list: bool
 ) -> Request:
     """Return *request* without the fields of *own_only* that its flavour ignores. Errors: `UsageError` for others."""
-    from gpubind.planner.like import flavour_of, ignored_fields
+    from gpubind.planner.like import ignored_fields, parse_flavour
 
     ignored = [*ignored_fields(request), *(["listfile"] if has_list else ())]
     for field in ignored:
         if field not in own_only:
-            flavour = flavour_of(request)
+            flavour = parse_flavour(request)
             message = f"{option_name(field)} cannot be used with {option_name('like')} {request.like}"
             why = f"it is about gpubind's own plan; {flavour.program} itself has no such choice"
             if field == "caps" and flavour.matches_class:
@@ -142,7 +144,7 @@ def _require_only_cdi_devices(request: Request, option_name: Callable[[str], str
             raise UsageError(error.code, error.what, why=error.why, hint=hint) from error
 
 
-def _with_list(request: Request, option_name: Callable[[str], str]) -> Request:
+def _for_list_file(request: Request, option_name: Callable[[str], str]) -> Request:
     """Return *request* for one vendor, as a list file is one vendor's."""
     if request.source not in ("auto", "liblist"):
         message = f"{option_name('listfile')} cannot be used with {option_name('source')} {request.source}"
@@ -166,7 +168,7 @@ def _need_gpus(request: Request, option_name: Callable[[str], str]) -> None:
         raise error.about("gpus") from None
 
 
-def _absolute(field: str, path: str, option_name: Callable[[str], str]) -> str:
+def _validate_path(field: str, path: str, option_name: Callable[[str], str]) -> str:
     """Return *path* without doubled and trailing slashes, if it is an absolute path that can stand in a search path."""
     parts = [part for part in path.split("/") if part]
     plain = path.startswith("/") and parts and not {".", ".."} & set(parts)

@@ -86,10 +86,10 @@ def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFi
     """
     files = sorted(files, key=lambda file: file.group not in USERSPACES)
     groups = _groups(files, request, fit)
-    reasons = ((group, _why_not_the_hosts(group, fit)) for group in groups)
+    reasons = ((group, _image_side_reason(group, fit)) for group in groups)
     images = {(group.name, group.compat32): (group, why) for group, why in reasons if why is not None}
     unfit = fit.unfit if fit is not None else {}
-    image_reasons = fit.theirs if fit is not None else {}
+    image_reasons = fit.image_side if fit is not None else {}
     host_files: list[HostFile] = []
     decisions: list[Decision] = []
     refused: list[tuple[HostFile, Unfit]] = []
@@ -107,11 +107,11 @@ def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFi
             decisions += left_out_decisions(file, "userspace", detail)
         else:
             host_files.append(file)
-    neutral = [finding for group, _ in images.values() for finding in _vendor_neutral(group, request, fit)]
+    neutral = [finding for group, _ in images.values() for finding in _vendor_neutral_findings(group, request, fit)]
     once = {
         (finding.code, finding.subject): finding for finding in reversed(neutral)
     }  # once, where both classes have one cause
-    helps = fit.libc.helps if fit is not None and fit.libc is not None else ()
+    helps = fit.libc.enables if fit is not None and fit.libc is not None else ()
     findings = (*_unfit_findings(refused, request, helps), *once.values())
     return HostSide(
         tuple(host_files), tuple(decisions), findings, tuple(name for name, compat32 in images if not compat32)
@@ -127,15 +127,15 @@ def host_libc_side(request: Request, fit: Optional[ImageFit]) -> HostSide:
     if bridge is None:
         return HostSide((), (), ())
     files = bridge.files
-    if not bridge.acts:  # a Decision about the C library itself, where the default decides
+    if not bridge.is_used:  # a Decision about the C library itself, where the default decides
         files = tuple(file for file in files if request.libc == "image" and LIBC in file.names)[:1]
     side = host_side(files, request, fit)
     findings, version, image_version = side.findings, bridge.version, fit.facts.libc_version
-    if bridge.refused:
-        case, about = bridge.refused
+    if bridge.refusal:
+        case, about = bridge.refusal
         refused = finding("libc-refused", subject=LIBC, case=case, about=about, version=version, own=image_version)
         findings = (*findings, refused)
-    elif bridge.acts:
+    elif bridge.is_used:
         findings = (*findings, finding("libc-host", subject=LIBC, version=version, own=image_version))
     return side._replace(findings=findings)
 
@@ -155,17 +155,17 @@ def _group(
     name: FileGroup, compat32: bool, members: tuple[HostFile, ...], request: Request, fit: Optional[ImageFit]
 ) -> SharedGroup:
     if name in USERSPACES:
-        runtime = fit.own_userspaces.get(name) if fit is not None else None
+        runtime = fit.image_userspaces.get(name) if fit is not None else None
         image_copy = f"the image brings its own: {runtime}" if runtime else None
         return SharedGroup(name, members, compat32, request.userspace, image_copy)
     if name == "libc":
         bridge = fit.libc if fit is not None else None
-        helps = 0 if bridge is None else len(bridge.helps)
+        helps = 0 if bridge is None else len(bridge.enables)
         image_copy = (
             f"the image's programs run on their own; with --libc host {with_count(helps, 'file')} more would load"
         )
         return SharedGroup(
-            name, members, compat32, "host" if bridge is not None and bridge.acts else "auto", image_copy
+            name, members, compat32, "host" if bridge is not None and bridge.is_used else "auto", image_copy
         )
     unfit = [fit.unfit[file.path] for file in members if file.path in fit.unfit] if fit is not None else []
     refused = [fault for fault in unfit if fault.rule != "dependency"]  # of the same file in a user space
@@ -174,12 +174,12 @@ def _group(
         members,
         compat32,
         requested_side=request.vendor_neutral,
-        image_copy="the image has its own" if fit is not None and (name, compat32) in fit.own_groups else None,
+        image_copy="the image has its own" if fit is not None and (name, compat32) in fit.image_groups else None,
         unfit=refused[0] if refused else None,
     )
 
 
-def _why_not_the_hosts(group: SharedGroup, fit: Optional[ImageFit]) -> Optional[str]:
+def _image_side_reason(group: SharedGroup, fit: Optional[ImageFit]) -> Optional[str]:
     """Return why a group is the image's, whole; None if the host's copy is bound, as far as it can be loaded."""
     if group.requested_side == "image":
         return "the image's own was asked for"
@@ -192,7 +192,7 @@ def _why_not_the_hosts(group: SharedGroup, fit: Optional[ImageFit]) -> Optional[
     return f"the image cannot load the host's: {group.unfit.message}" if group.unfit else None
 
 
-def _vendor_neutral(group: SharedGroup, request: Request, fit: Optional[ImageFit]) -> Iterator[Finding]:
+def _vendor_neutral_findings(group: SharedGroup, request: Request, fit: Optional[ImageFit]) -> Iterator[Finding]:
     """Yield the finding about a vendor-neutral group that the host does not provide."""
     if group.name in (*USERSPACES, "libc"):
         return
@@ -269,12 +269,12 @@ def _refusal(
 ) -> Finding:
     is_without = code == "image-without-glibc"
     rule: str = unfit.rule
-    if rule == "no-libc" and unfit.wanted is not None:
+    if rule == "no-libc" and unfit.needed is not None:
         rule = "no-libc32"
     return finding(
         code,
         subject=subject,
-        case=active_cases((rule, True), (unfit.has or "none", unfit.wanted is None)) if is_without else case,
+        case=active_cases((rule, True), (unfit.image_has or "none", unfit.needed is None)) if is_without else case,
         severity=severity,
         vendor=file.vendor,
         where=file.source,
@@ -282,7 +282,7 @@ def _refusal(
         files=files,
         detail=unfit.message,
         library=unfit.library,
-        wanted=unfit.wanted,
+        wanted=unfit.needed,
     )
 
 

@@ -39,7 +39,7 @@ def add_userspace_findings(
     group = userspace.group
     members = [file for file in requested if file.group == group]
     if group in side.image_groups or not any(file.group == group for file in files):
-        if fit is None or group in fit.own_userspaces:
+        if fit is None or group in fit.image_userspaces:
             return side
         if userspace.video and request.is_without_compute and group not in fit.for_video:
             return side  # the caller does not compute
@@ -55,8 +55,8 @@ def add_userspace_findings(
         unfit_files = [(file, fit.unfit[file.path]) for file in members if file.path in fit.unfit]
         without = _does_without(group, request, fit, has_accelerators)
         if unfit_files:
-            helped = len([file for file, _ in unfit_files if fit.libc is not None and file.path in fit.libc.helps])
-            facts_left = _left_out(userspace, unfit_files, request, helped)
+            helped = len([file for file, _ in unfit_files if fit.libc is not None and file.path in fit.libc.enables])
+            facts_left = _unfit_facts(userspace, unfit_files, request, helped)
             findings.append(report("userspace-left-out", **{**facts_left, **_as_note(without)}))
         findings += [report("userspace-conflict", **_conflict_facts(conflict)) for conflict in fit.conflicts if members]
     elif request.userspace == "auto":
@@ -102,7 +102,7 @@ def _without_library(files: Sequence[HostFile]) -> dict[HostFile, str]:
     }
 
 
-def _left_out(
+def _unfit_facts(
     userspace: Userspace, unfit_files: Sequence[tuple[HostFile, Unfit]], request: Request, helped: int
 ) -> dict[str, Any]:
     """Return the facts of one finding for all files that cannot be loaded: an error if nothing computes without them.

@@ -12,7 +12,7 @@ from typing import Optional
 
 from gpubind.formats.driver.names import driver_section
 from gpubind.frozen import NamedTuple
-from gpubind.loader.search import Failure
+from gpubind.loader.search import LoadFailure
 from gpubind.model import Finding, finding, shorten_list
 from gpubind.model.rocm import is_rocms, release_with
 from gpubind.model.vendors import ROCM_USERSPACE
@@ -31,10 +31,10 @@ def unseen_libraries(preflight: Preflight) -> tuple[str, ...]:
 def unseen_programs(preflight: Preflight, name: str) -> tuple[str, ...]:
     """Return what may bring program *name* where it is not found, in words."""
     is_set = any(v.name == "PATH" and v.op == "set" for v in (preflight.own_mounts.env if preflight.own_mounts else ()))
-    return preflight.container.unseen if "/" in name or is_set else _unseen(preflight, "PATH")
+    return preflight.container.unreadable_mounts if "/" in name or is_set else _unseen(preflight, "PATH")
 
 
-def softened(finding: Finding, things: Iterable[str]) -> Finding:
+def soften(finding: Finding, things: Iterable[str]) -> Finding:
     """Return *finding*; if *things* could not be inspected, as a warning that names them."""
     names = tuple(dict.fromkeys(things))
     if not names or finding.severity != "error":
@@ -53,7 +53,7 @@ def rocm_with(preflight: Preflight, name: str) -> Optional[str]:
     return next((release for subject, release in others if subject == release and path.startswith(f"{release}/")), None)
 
 
-def without_userspace(preflight: Preflight, failures: Iterable[Failure], needed_by: str) -> Iterator[Finding]:
+def without_userspace(preflight: Preflight, failures: Iterable[LoadFailure], needed_by: str) -> Iterator[Finding]:
     """Yield `userspace-missing`, as an error, if that is why *needed_by* lacks some libraries of ROCm."""
     reported = next((f for f in preflight.plan.findings if f.code == "userspace-missing" and f.vendor == "amd"), None)
     missing = [failure for failure in failures if failure.kind == "missing" and is_rocms(failure.name)]
@@ -73,25 +73,25 @@ def without_userspace(preflight: Preflight, failures: Iterable[Failure], needed_
         message=missing[0].message,
         release=f" {release}" if release else "",
     )
-    yield softened(raw_finding, unseen_libraries(preflight))
+    yield soften(raw_finding, unseen_libraries(preflight))
 
 
 def _unseen(preflight: Preflight, variable: str) -> tuple[str, ...]:
     undecided = (f"the image's {variable}",) if variable in preflight.image.facts.undecided else ()
-    return (*preflight.container.unseen, *undecided)
+    return (*preflight.container.unreadable_mounts, *undecided)
 
 
-class Lacking(NamedTuple):
+class MissingReason(NamedTuple):
     """The reason for which the container lacks a library of the driver."""
 
     case: str
     """Of the finding."""
     capability: Optional[str]
-    is_told: bool
+    is_reported: bool
     """Set if another finding reports it."""
 
 
-def lacking(preflight: Preflight, name: str) -> Optional[Lacking]:
+def missing_reason(preflight: Preflight, name: str) -> Optional[MissingReason]:
     """Return why the container lacks library *name*; None if it is none of the driver's."""
     capability = driver_section(name)
     if capability is None:
@@ -103,6 +103,6 @@ def lacking(preflight: Preflight, name: str) -> Optional[Lacking]:
     mounts = [mount for mount in preflight.plan.mounts if basename(mount.target) == name]
     # One that is in the plan, and is damaged.
     is_reported |= any(f.kind == "unreadable" for mount in mounts for f in preflight.container.failures(mount.target))
-    return Lacking(
+    return MissingReason(
         "not-asked" if "capability" in rules else "of-driver", capability, is_reported or "not-in-list" in rules
     )

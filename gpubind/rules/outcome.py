@@ -149,7 +149,7 @@ class Report(NamedTuple):
         }
 
 
-def report_of(
+def make_report(
     plan: Optional[Plan],
     findings: Iterable[Finding],
     reasons: Reasons,

@@ -1,4 +1,4 @@
-"""Compare what an image asks of a host with a policy: `judge`. No host is read.
+"""Compare what an image asks of a host with a policy: `check_policy`. No host is read.
 
 A policy says what every host has at least: what runs on a host that has just that, runs on all. A branch (`525`) stands
 for its newest release.
@@ -24,7 +24,7 @@ _NEWEST = ".999999"
 _ONLY_A_SHELL = "the image sets {} to a value that only a shell can evaluate"
 
 
-def judge(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
+def check_policy(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
     """Yield a `policy-violated` for each key of *policy* that is not enough for the image, and a `policy-undecided` for
     what is not known.
     """

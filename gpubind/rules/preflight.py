@@ -25,18 +25,18 @@ from gpubind.image.cuda import (
     cuda_of_packages,
     cuda_of_records,
     newest_first,
-    packages_of,
+    package_directories,
     prefixes_of,
 )
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.image.facts import Image
-from gpubind.image.gpucode import gpu_code_of, gpu_code_of_program, with_code
+from gpubind.image.gpucode import collect_gpu_code, gpu_code_of_program, with_code
 from gpubind.inventory.cdi.specs import Registry, read_registry
 from gpubind.loader.container import Container
-from gpubind.loader.execve import Caller, Chain, follow, is_library, library
+from gpubind.loader.execve import Caller, Chain, is_library, library_chain, resolve_program
 from gpubind.loader.hwcaps import Cpu, parse_cpuinfo
-from gpubind.loader.namespace import PYTHON_VARIABLES, OwnMounts
-from gpubind.loader.python import Imports, imports_of, is_python
+from gpubind.loader.namespace import PYTHON_VARIABLES, UserMounts
+from gpubind.loader.python import PythonPaths, find_python_paths, is_python
 from gpubind.model import (
     Capability,
     DeviceNode,
@@ -63,12 +63,12 @@ from gpubind.runtimes.runtime import NO_STAGE, RuntimeLimits, Stage, Start, pars
 
 Needs = Literal["host", "image", "runtime", "program"]
 
-_ASK_S = 10.0
+_VERSION_TIMEOUT_S = 10.0
 """The time for a program's answer about its release."""
 CPUINFO_LIMIT = 8 << 20
 
 
-def is_roots_alone(stat: Stat, right: int) -> bool:
+def is_root_only(stat: Stat, right: int) -> bool:
     """Return whether mode and access control list give *right*, of the bits 4, 2 and 1, to no user but root."""
     return not any(number != 0 and bits & right == right for _, number, bits in stat.rights())
 
@@ -82,7 +82,7 @@ class Preflight:
 
     trial: Optional[Trial] = None
     """What was seen in the container, if it was tried."""
-    imports: Optional[Imports] = None
+    imports: Optional[PythonPaths] = None
     """Where the program imports from, if it is Python."""
     imported_cuda: tuple[ImageCuda, ...] = ()
     """The CUDA of the packages that it imports, the newest first."""
@@ -97,7 +97,7 @@ class Preflight:
         plan: Plan,
         backend: Optional[str] = None,
         start: Optional[Start] = None,
-        own_mounts: Optional[OwnMounts] = None,
+        own_mounts: Optional[UserMounts] = None,
         arguments: Optional[RuntimeArguments] = None,
         limit: Optional[RuntimeLimitError] = None,
         opened: Optional[tuple[Image, Container]] = None,
@@ -116,7 +116,7 @@ class Preflight:
         """The facts of the runtime, and the user's options for it."""
         self.own_mounts = own_mounts
         """The additions of the runtime and the user to the container; None if they are not known."""
-        self.words = arguments
+        self.arguments = arguments
         """The plan in the runtime's arguments; None if the runtime is not known, or cannot express the plan."""
         self.limit = limit
         """The part of the plan that the runtime cannot express."""
@@ -150,10 +150,10 @@ class Preflight:
         """Read what the program imports, the CUDA that it may use, and its uses of the driver."""
         tree, file, find = self.container.tree, chain.file, self.container.find
         if file is not None and is_python(file):
-            self.imports = imports_of(tree, file, _python_variables(self))
+            self.imports = find_python_paths(tree, file, _python_variables(self))
             records = (cuda for prefix in self.imports.prefixes for cuda in cuda_of_records(tree, prefix))
             self.imported_cuda = newest_first((*cuda_of_packages(tree, self.imports.packages, find), *records))
-        names = (*chain.names, file.real if file is not None else "")
+        names = (*chain.names, file.resolved_path if file is not None else "")
         programs = [dirname(name) for name in names if name.startswith("/")]
         path = ":".join((search_path(self.image, self.plan, self.own_mounts), *programs))
         others = cuda_below(tree, prefixes_of(tree, path), find)
@@ -198,7 +198,7 @@ class Preflight:
     def release(self, engine: str) -> Optional[Release]:
         """Return what the installed release of docker or podman does; None if it is not known. It is asked once."""
         if engine not in self._releases:
-            answer = self.host.run(version_command(engine), _ASK_S)
+            answer = self.host.run(version_command(engine), _VERSION_TIMEOUT_S)
             version = None if isinstance(answer, Missing) else parse_version(answer.stdout)
             self._releases[engine] = release_of(engine, version)
         return self._releases[engine]
@@ -232,13 +232,13 @@ class Preflight:
         return next((planned.driver for planned in self.plan.drivers if planned.driver.vendor == "nvidia"), None)
 
     @property
-    def beside(self) -> tuple[str, ...]:
+    def driver_directories(self) -> tuple[str, ...]:
         """Return the directories that hold NVIDIA's libcuda, in whose prefixes its programs and data were searched."""
         return next((planned.beside for planned in self.plan.drivers if planned.driver.vendor == "nvidia"), ())
 
     def looked_in(self, *paths: str) -> str:
         """Return the places in which the host was searched for *paths* of manifests and data."""
-        places = ((path, *place) for path in paths for place in data_prefix_pairs(path, self.beside))
+        places = ((path, *place) for path in paths for place in data_prefix_pairs(path, self.driver_directories))
         return ", ".join(dict.fromkeys(prefix + path[len(standard) :] for path, standard, prefix in places))
 
     @property
@@ -305,7 +305,9 @@ class Preflight:
             return self._linked_code
         path = search_path(self.image, self.plan, self.own_mounts)
         tree = self.container.tree
-        return gpu_code_of(tree, packages_of(tree, path) if self.imports is None else self.imports.packages)
+        return collect_gpu_code(
+            tree, package_directories(tree, path) if self.imports is None else self.imports.packages
+        )
 
     @cached_property
     def every_cuda(self) -> tuple[ImageCuda, ...]:
@@ -332,7 +334,7 @@ def preflight(
     start: Optional[Start] = None,
     stage: Stage = NO_STAGE,
     program: Optional[str] = None,
-    own_mounts: Optional[OwnMounts] = None,
+    own_mounts: Optional[UserMounts] = None,
     arguments: Optional[RuntimeArguments] = None,
     limit: Optional[RuntimeLimitError] = None,
     expected: tuple[Expectation, ...] = (),
@@ -352,7 +354,7 @@ def preflight(
             limit = limit or error
     container, chain = None, None
     if image is not None:
-        container = _container(host, plan, image, own_mounts or OwnMounts(), arguments)
+        container = _container(host, plan, image, own_mounts or UserMounts(), arguments)
         if program is not None:
             path = search_path(image, plan, own_mounts)
             chain = _chain(host, image, container, program, path, may_be_library=may_be_library)
@@ -365,10 +367,10 @@ def _chain(host: Host, image: Image, container: Container, program: str, path: s
     """Return the files that the kernel opens to start *program*, found in *path*."""
     file = container.locate(program) if may_be_library and "/" in program else None
     if file is not None and is_library(file):
-        return library(container, program, file)
+        return library_chain(container, program, file)
     identity = host.identity
     caller = Caller(host.uname.machine, identity.euid, identity.groups, image.facts.kind == "directory")
-    return follow(container, program, path, caller)
+    return resolve_program(container, program, path, caller)
 
 
 def _python_variables(job: Preflight) -> dict[str, str]:
@@ -382,7 +384,7 @@ def _python_variables(job: Preflight) -> dict[str, str]:
 
 
 def _container(
-    host: Host, plan: Plan, image: Image, own_mounts: OwnMounts, arguments: Optional[RuntimeArguments]
+    host: Host, plan: Plan, image: Image, own_mounts: UserMounts, arguments: Optional[RuntimeArguments]
 ) -> Container:
     """Return *image* with *plan* in place, except for mounts that the runtime has no mount point for."""
     left_out = {d.target for d in arguments.decisions if d.rule == NO_MOUNT_POINT} if arguments is not None else ()
@@ -396,7 +398,7 @@ def _container(
     return Container(image.loader, host.driver, mounts, plan.env, library_path, own_mounts, host.local, processor)
 
 
-def search_path(image: Optional[Image], plan: Plan, own_mounts: Optional[OwnMounts] = None) -> str:
+def search_path(image: Optional[Image], plan: Plan, own_mounts: Optional[UserMounts] = None) -> str:
     """Return PATH in the container of *plan*: the user's value, else the image's, and everything added to it."""
     image_value = image.facts.env.get("PATH") if image is not None else None
     path = image_value or DEFAULT_PATH
@@ -423,7 +425,7 @@ def lost_groups(preflight: Preflight, code: str, vendor: Vendor) -> Iterator[Fin
     group may use.
     """
     limits = preflight.limits
-    plan_options = preflight.words.options if preflight.words is not None else ()
+    plan_options = preflight.arguments.options if preflight.arguments is not None else ()
     all_options = (
         *plan_options,
         *(preflight.start.user.options.all("group-add") if preflight.start is not None else ()),

@@ -13,15 +13,15 @@ from gpubind.formats.driver.names import DRIVER_SONAMES, driver_section, name_fa
 from gpubind.formats.elf.elf import ElfIdent
 from gpubind.image.cuda import wheel_directory_of
 from gpubind.loader.execve import first_program, is_library, is_undecided, nearest_program
-from gpubind.loader.search import Failure, Located
+from gpubind.loader.search import ContainerFile, LoadFailure
 from gpubind.model import CAPABILITIES, Capability, Finding, Missing, active_cases, finding, shorten_list
 from gpubind.model.files import or_none
 from gpubind.model.findings import SEVERITIES
 from gpubind.model.rocm import is_rocms, release_with
 from gpubind.rules.missing import (
-    lacking,
+    missing_reason,
     rocm_with,
-    softened,
+    soften,
     unseen_libraries,
     unseen_programs,
     without_userspace,
@@ -67,7 +67,7 @@ def program_missing(preflight: Preflight) -> Iterator[Finding]:
         near=near,
         first=first,
     )
-    yield softened(raw_finding, unseen_programs(preflight, name))
+    yield soften(raw_finding, unseen_programs(preflight, name))
 
 
 def program_on_host(preflight: Preflight) -> Iterator[Finding]:
@@ -75,7 +75,7 @@ def program_on_host(preflight: Preflight) -> Iterator[Finding]:
     file = preflight.chain.file
     if preflight.backend is None and file is not None and file.bind is not None:
         where = f"{file.bind.source}, bound to {file.bind.target}"
-        yield finding("program-on-host", subject=preflight.chain.names[-1], where=where, file=file.at)
+        yield finding("program-on-host", subject=preflight.chain.names[-1], where=where, file=file.tree_path)
 
 
 def program_not_executable(preflight: Preflight) -> Iterator[Finding]:
@@ -91,7 +91,7 @@ def program_not_executable(preflight: Preflight) -> Iterator[Finding]:
         where=chain.file.path if chain.file else None,
         why=chain.stop.why,
     )
-    yield softened(raw_finding, unseen_programs(preflight, chain.names[-1]))
+    yield soften(raw_finding, unseen_programs(preflight, chain.names[-1]))
 
 
 def program_unreadable(preflight: Preflight) -> Iterator[Finding]:
@@ -103,7 +103,7 @@ def program_unreadable(preflight: Preflight) -> Iterator[Finding]:
         return
     why = chain.stop.why if chain.stop is not None and chain.stop.kind == "unreadable" else None
     if chain.stop is None and chain.file is not None:
-        elf = chain.file.tree.elf(chain.file.at)
+        elf = chain.file.tree.elf(chain.file.tree_path)
         why = str(elf) if isinstance(elf, Missing) else None
     if why is not None:
         where = chain.file.path if chain.file else None
@@ -117,13 +117,13 @@ def program_interpreter(preflight: Preflight) -> Iterator[Finding]:
     if file is None or elf is None or not elf.interpreter or not elf.interpreter.startswith("/"):
         return  # static, or from the working directory
     loader = preflight.container.locate(elf.interpreter)
-    ident = None if loader is None else loader.tree.ident(loader.at)
+    ident = None if loader is None else loader.tree.ident(loader.tree_path)
     if isinstance(ident, ElfIdent) and (ident.bits, ident.machine) == (elf.ident.bits, elf.ident.machine):
         return
     case = "absent" if loader is None else "of-another-machine"
     subject = preflight.chain.names[-1]
     raw_finding = finding("program-interpreter", subject=subject, case=case, where=file.path, loader=elf.interpreter)
-    yield softened(raw_finding, preflight.container.unseen if loader is None else ())
+    yield soften(raw_finding, preflight.container.unreadable_mounts if loader is None else ())
 
 
 def program_library_missing(preflight: Preflight) -> Iterator[Finding]:
@@ -139,9 +139,9 @@ def program_library_missing(preflight: Preflight) -> Iterator[Finding]:
     for failure, program in failures:
         if userspace_findings and is_rocms(failure.name):
             continue
-        reason, packages = lacking(preflight, failure.name), name_facts(failure.name).packages
+        reason, packages = missing_reason(preflight, failure.name), name_facts(failure.name).packages
         is_forbidden = failure.why == "forbidden"
-        if reason is not None and reason.is_told:
+        if reason is not None and reason.is_reported:
             continue
         wheels = None
         release = rocm_with(preflight, failure.name) if reason is None else None
@@ -166,7 +166,7 @@ def program_library_missing(preflight: Preflight) -> Iterator[Finding]:
             release=release,
             rocm=rocm,
         )
-        yield softened(raw_finding, unseen_libraries(preflight))
+        yield soften(raw_finding, unseen_libraries(preflight))
 
 
 def program_library_version(preflight: Preflight) -> Iterator[Finding]:
@@ -180,7 +180,7 @@ def program_library_version(preflight: Preflight) -> Iterator[Finding]:
             program=program,
             message=failure.message,
         )
-        yield softened(raw_finding, unseen_libraries(preflight))
+        yield soften(raw_finding, unseen_libraries(preflight))
 
 
 def program_driver(preflight: Preflight) -> Iterator[Finding]:
@@ -191,10 +191,15 @@ def program_driver(preflight: Preflight) -> Iterator[Finding]:
     planned = {basename(mount.target): mount.source for mount in preflight.plan.mounts if mount.kind == "library"}
     for file in preflight.container.load(started.path).files:
         soname, directory = basename(file.path), dirname(file.path)
-        is_planned = file.mount is not None or file.tree.real(file.at) == planned.get(soname)
+        is_planned = file.mount is not None or file.tree.real(file.tree_path) == planned.get(soname)
         # The user answers for the user's path; compat libraries have other rules.
-        is_users = directory in preflight.container.users_path
-        if is_planned or soname not in planned or soname not in DRIVER_SONAMES or (is_users and "/compat/" in file.at):
+        is_users = directory in preflight.container.user_library_path
+        if (
+            is_planned
+            or soname not in planned
+            or soname not in DRIVER_SONAMES
+            or (is_users and "/compat/" in file.tree_path)
+        ):
             continue
         yield finding(
             "program-driver",
@@ -229,7 +234,7 @@ def capability_not_asked(preflight: Preflight) -> Iterator[Finding]:
             library=shorten_list([use.library for use in uses]),
             caps=caps,
         )
-        yield softened(raw_finding, preflight.container.unseen)
+        yield soften(raw_finding, preflight.container.unreadable_mounts)
 
 
 def _is_needed_to_start(use: DriverUse) -> bool:
@@ -243,12 +248,12 @@ def _by_capability(uses: Iterable[DriverUse]) -> dict[Capability, list[DriverUse
     return groups
 
 
-def _started(preflight: Preflight) -> Optional[Located]:
+def _started(preflight: Preflight) -> Optional[ContainerFile]:
     """Return the file that the kernel would load; None if it would stop before."""
     return preflight.chain.file if preflight.chain.stop is None else None
 
 
-def _failures(preflight: Preflight, kind: str) -> Iterator[tuple[Failure, str]]:
+def _failures(preflight: Preflight, kind: str) -> Iterator[tuple[LoadFailure, str]]:
     """Yield the loader's complaints of *kind* about the program, and its path."""
     started = _started(preflight)
     if started is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterable
 from functools import cache
 from typing import Any, Optional, Union
 
-from gpubind.errors import UsageError, like
+from gpubind.errors import UsageError, did_you_mean
 from gpubind.frozen import NamedTuple
 from gpubind.host.base import not_looked_at
 from gpubind.model import VENDORS, Finding, Severity
@@ -81,12 +81,12 @@ def known_codes(codes: Iterable[str]) -> tuple[str, ...]:
 def need_code(code: str, where: str = "") -> None:
     """Raise `UsageError` (code `unknown-code`) if no finding has *code*, which *where* names."""
     if code not in CODES:
-        hint = like(CODES, code) + "`gpubind explain` lists them all"
+        hint = did_you_mean(CODES, code) + "`gpubind explain` lists them all"
         what = f"no finding has the code `{code}`" if code else "empty finding code"
         raise UsageError("unknown-code", what, where=where, hint=hint)
 
 
-def asked(preflight: Preflight) -> tuple[Rule, ...]:
+def rules_with_inputs(preflight: Preflight) -> tuple[Rule, ...]:
     """Return the rules whose inputs are known."""
     has_input = {
         "host": True,
@@ -97,8 +97,8 @@ def asked(preflight: Preflight) -> tuple[Rule, ...]:
     return tuple(rule for rule in RULES if has_input[rule.needs])
 
 
-def applying(preflight: Preflight) -> tuple[Rule, ...]:
-    """Return those of the rules `asked` that are about this start: its vendors, its runtime, its options, its subjects.
+def applicable_rules(preflight: Preflight) -> tuple[Rule, ...]:
+    """Return those of the rules `rules_with_inputs` that are about this start: its vendors, its runtime, its options, its subjects.
 
     A finding of another rule says by itself that the rule applied.
     """
@@ -114,7 +114,7 @@ def applying(preflight: Preflight) -> tuple[Rule, ...]:
 
     return tuple(
         rule
-        for rule in asked(preflight)
+        for rule in rules_with_inputs(preflight)
         if _is_about(finding_texts()[rule.code].get("vendor"), vendors)
         and finding_texts()[rule.code].get("of") in plans_of
         and has(finding_texts()[rule.code].get("when"))
@@ -131,7 +131,9 @@ def _about(finding: Finding) -> tuple[str, Optional[str], str]:
 
 def check(preflight: Preflight) -> tuple[Finding, ...]:
     """Return the findings of the planner, of the runtime and of the rules; errors first, by code."""
-    of_rules = [finding for rule in asked(preflight) if rule.find is not None for finding in rule.find(preflight)]
+    of_rules = [
+        finding for rule in rules_with_inputs(preflight) if rule.find is not None for finding in rule.find(preflight)
+    ]
     # Of the planner's, one that a rule about the program or a framework found to be graver is left out.
     ranks = {
         _about(finding): SEVERITIES.index(finding.severity)
@@ -143,13 +145,13 @@ def check(preflight: Preflight) -> tuple[Finding, ...]:
         for finding in preflight.plan.findings
         if ranks.get(_about(finding), last) >= max(1, SEVERITIES.index(finding.severity))
     )
-    findings = [*planned, *(preflight.words.findings if preflight.words else ()), *dict.fromkeys(of_rules)]
+    findings = [*planned, *(preflight.arguments.findings if preflight.arguments else ()), *dict.fromkeys(of_rules)]
     image = preflight.image.tree if preflight.has_image else None
     findings += (finding for finding in not_looked_at(preflight.host, image) if finding not in findings)
-    return tuple(sorted((finding for finding in findings if not _follows(finding, findings)), key=finding_order))
+    return tuple(sorted((finding for finding in findings if not _is_consequence(finding, findings)), key=finding_order))
 
 
-def _follows(finding: Finding, findings: Iterable[Finding]) -> bool:
+def _is_consequence(finding: Finding, findings: Iterable[Finding]) -> bool:
     """Return whether another one of *findings*, about the same vendor, is its cause. A note explains no error."""
     codes = finding_texts()[finding.code].get("follows", ())
     causes = (cause for cause in findings if cause.code in codes and finding.vendor in (None, cause.vendor))

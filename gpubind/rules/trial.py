@@ -17,7 +17,7 @@ from typing import Optional
 from gpubind.formats.elf.elf import LIBC, ElfFacts, ElfIdent
 from gpubind.loader.container import Container
 from gpubind.loader.execve import is_library
-from gpubind.loader.musl import GCOMPAT, has_gcompat, musl_in
+from gpubind.loader.musl import GCOMPAT, has_gcompat, musl_loader_in
 from gpubind.model import Finding, finding, shorten_list
 from gpubind.model.trial import Prediction, Trial, TrialOutcome
 from gpubind.rules.missing import unseen_libraries, unseen_programs
@@ -47,7 +47,7 @@ except OSError as error:
 sys.exit(1)
 """
 """For Python in a container."""
-TOLD = ("absent", "forbidden", "no-elf", "too-short")
+REPORTED_BY_LOADER = ("absent", "forbidden", "no-elf", "too-short")
 """Why a file is not loaded, where the loader says so, and names it."""
 _STARTED = {"nvidia-smi": ("-L",), "rocminfo": ()}
 """Programs of drivers that say which GPUs there are."""
@@ -64,7 +64,7 @@ def _of_plan(preflight: Preflight) -> Iterator[Prediction]:
     container = preflight.container
     for mount in preflight.plan.mounts:
         file = container.locate(mount.target) if mount.kind in ("library", "binary") else None
-        elf = file.tree.elf(file.at) if file is not None else None
+        elf = file.tree.elf(file.tree_path) if file is not None else None
         if elf is not None:
             interpreter = elf.interpreter if isinstance(elf, ElfFacts) and mount.kind == "binary" else None
             if mount.kind == "library" or interpreter is not None:
@@ -88,7 +88,7 @@ def _of_program(preflight: Preflight) -> Iterator[Prediction]:
     elf = file.elf if file is not None and chain.stop is None else None
     if file is not None and elf is not None:
         # The loader takes $ORIGIN of the path that it gets; the kernel follows links first.
-        path = file.path if is_loaded else file.real or file.path
+        path = file.path if is_loaded else file.resolved_path or file.path
         loader = _loader(preflight.container, elf.ident.arch) if is_loaded else elf.interpreter
         yield from _loads(preflight, path, loader)
 
@@ -100,7 +100,7 @@ def _loads(preflight: Preflight, path: str, loader: Optional[str]) -> Iterator[P
     failures = [failure for failure in preflight.container.failures(path) if failure.kind != "stack"]
     predicted: Optional[bool] = not failures
     why, reasons = "", tuple(failure.name for failure in failures)
-    if any(failure.why not in TOLD for failure in failures):
+    if any(failure.why not in REPORTED_BY_LOADER for failure in failures):
         reasons = ()  # of a file that is cut off it may as well die
     if not _may_load(preflight.container, loader, path):
         predicted, why, reasons = False, f"its loader {loader} is not in the container, or for other programs", ()
@@ -110,25 +110,25 @@ def _loads(preflight: Preflight, path: str, loader: Optional[str]) -> Iterator[P
     layered = has_gcompat(preflight.image.tree) and preflight.image.facts.libc_family == "musl"
     if layered and predicted:
         predicted = None  # which of glibc's functions it lacks is unknown
-    loader_command = (f"/lib/{musl_in(preflight.image.tree)}", "--preload", GCOMPAT) if layered else (loader,)
+    loader_command = (f"/lib/{musl_loader_in(preflight.image.tree)}", "--preload", GCOMPAT) if layered else (loader,)
     yield Prediction("loads", path, (*loader_command, "--list", path), predicted, why, reasons)
 
 
 def _may_load(container: Container, loader: str, path: str) -> bool:
     """Return whether *loader* is in the container, and for files of the class and machine of *path*."""
     files = [container.locate(loader), container.locate(path)]
-    idents = [file.tree.ident(file.at) if file is not None else None for file in files]
+    idents = [file.tree.ident(file.tree_path) if file is not None else None for file in files]
     machines = {(ident.bits, ident.machine) if isinstance(ident, ElfIdent) else None for ident in idents}
     return isinstance(idents[0], ElfIdent) and (len(machines) == 1 or not isinstance(idents[1], ElfIdent))
 
 
 def _loader(container: Container, arch: Optional[str]) -> Optional[str]:
     """Return the loader for libraries of *arch*: that of the C library, which is a program, too; else musl's."""
-    path = container.image.of(arch).find(LIBC)
+    path = container.image.for_arch(arch).find(LIBC)
     libc = container.locate(path) if path is not None else None
     if libc is not None and libc.elf is not None:
         return libc.elf.interpreter
-    musl = musl_in(container.tree)
+    musl = musl_loader_in(container.tree)
     return f"/lib/{musl}" if musl is not None else None
 
 
@@ -162,7 +162,7 @@ def _cuda_works(preflight: Preflight, findings: Sequence[Finding]) -> tuple[Opti
     return (True if is_promised else None), ""
 
 
-def answered(prediction: Prediction, status: Optional[int], output: str) -> TrialOutcome:
+def compare_answer(prediction: Prediction, status: Optional[int], output: str) -> TrialOutcome:
     """Return *prediction* with its answer: the exit *status* of its command, None without its loader; and its words."""
     seen: Optional[bool] = status == 0
     if prediction.kind == "loads":

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 
 from gpubind.frozen import NamedTuple
 from gpubind.image.facts import Image
-from gpubind.image.needs import drivers_libraries, opened_by
+from gpubind.image.needs import find_driver_libraries, opened_by
 from gpubind.loader.container import Container
 from gpubind.loader.fit import GLVND_CORE
-from gpubind.loader.search import Located
+from gpubind.loader.search import ContainerFile
 from gpubind.model import Capability, Severity
 from gpubind.model.findings import SEVERITIES
 from gpubind.planner.sides import DEFAULT_EXTRAS
@@ -40,12 +40,14 @@ class DriverUse(NamedTuple):
     the image has no other driver for that. Otherwise a warning."""
 
 
-def uses_of(image: Image, container: Container, program: Located) -> tuple[DriverUse, ...]:
+def uses_of(image: Image, container: Container, program: ContainerFile) -> tuple[DriverUse, ...]:
     """Return what *program* uses for the capabilities that most jobs do not need."""
     files = container.load(program.path).files
     linked = [file.path for file in files[1:] if file.mount is None]
     libraries = [
-        library for library in drivers_libraries(image, container.tree, program.path, linked) if library.vendor != "amd"
+        library
+        for library in find_driver_libraries(image, container.tree, program.path, linked)
+        if library.vendor != "amd"
     ]
     direct_names = {opened_by(library.name)[0] for library in libraries if program.path in library.by}
     is_sole = len({library.capability for library in libraries}) == 1 and len(direct_names.difference(CLIENTS)) == 1

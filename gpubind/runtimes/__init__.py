@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from gpubind.errors import UsageError, one_of
+from gpubind.errors import UsageError, suggest_known
 from gpubind.frozen import NamedTuple
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def get_runtime(name: str, *others: str) -> Runtime:
     if name not in RUNTIMES:
         from gpubind.runtimes.cmdline.programs import PASTE_ONLY
 
-        hint = one_of((*RUNTIMES, *others), name)
+        hint = suggest_known((*RUNTIMES, *others), name)
         if name in PASTE_ONLY:
             hint = f"docs/paste.md says what to paste for {name}"
         raise UsageError("unknown-backend", f"unknown runtime `{name}`", hint=hint)
@@ -106,12 +106,12 @@ def get_runtime(name: str, *others: str) -> Runtime:
 
 
 def runtime_of_format(plan_format: str) -> Runtime:
-    """Return the runtime that the format *plan_format*, one of `PLAN_FORMATS`, is of: the first of several."""
+    """Return the first runtime that has the format *plan_format*, one of `PLAN_FORMATS`."""
     return RUNTIMES[next(name for name, row in _RUNTIMES_BY_NAME.items() if plan_format in _formats(name, row))]
 
 
 def format_fits_runtime(name: str, plan_format: str) -> bool:
-    """Return whether the format *plan_format* is one for the runtime *name*, or for another of its kind: Apptainer may be
+    """Return whether *plan_format* is a format of the runtime *name*, or of another of its kind: Apptainer may be
     called `singularity`.
     """
     return any(

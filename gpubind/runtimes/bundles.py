@@ -23,7 +23,7 @@ from gpubind.formats.archive.bundle import (
     relocated_config,
 )
 from gpubind.host.base import MIG_VARIABLES
-from gpubind.loader.namespace import OwnMounts, UserBind
+from gpubind.loader.namespace import UserBind, UserMounts
 from gpubind.model import ContainerPath, DeviceNode, HostPath, Mount, Plan
 from gpubind.model.arch import ARCHITECTURES
 from gpubind.planner.placement import GPUBIND_LAYOUT, Layout, cdi_layout
@@ -95,10 +95,10 @@ class BundleRuntime(Runtime):
         if is_rootless:
             mounts += tuple(BundleMount(node.target, "bind", node.source, NODE_OPTIONS) for node in nodes)
         is_ruled = start.caller.is_root or bundle.rules or not bundle.has_user_namespace
-        own = bundle.variables
-        changed = compose(edits.env, BaseEnvironment(images=own))
-        env = tuple((name, value) for name, value in changed.items() if value != own.get(name))
-        made = BundleEdits(
+        bundle_variables = bundle.variables
+        changed = compose(edits.env, BaseEnvironment(images=bundle_variables))
+        env = tuple((name, value) for name, value in changed.items() if value != bundle_variables.get(name))
+        bundle_edits = BundleEdits(
             mounts,
             () if is_rootless else nodes,
             edits.devices if is_ruled else (),
@@ -106,14 +106,14 @@ class BundleRuntime(Runtime):
             groups=() if is_rootless else tuple(sorted({node.gid for node in nodes if _is_closed(node)})),
             without_hooks=HOOKS,
         )
-        _need_utf8(made)
+        _need_utf8(bundle_edits)
         return RuntimeArguments(
             (),
             edits.binds,
             set_variables(dict(env)),
             edits.decisions,
             edits.findings,
-            document=apply_edits(bundle, made),
+            document=apply_edits(bundle, bundle_edits),
         )
 
     def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
@@ -130,14 +130,14 @@ class BundleRuntime(Runtime):
             argv = (start.shell, *argv)
         for arg in (*argv, bundle.directory):
             if not is_utf8(arg):
-                raise _unsayable("unsayable-value", "JSON cannot contain this argument", arg)
+                raise _not_utf8_error("unsayable-value", "JSON cannot contain this argument", arg)
         before, after = self._split(start.user.arguments)
         name = f"gpubind-{call.unique_name}"
         text = relocated_config(arguments.document, bundle, argv, call.stdin_is_terminal)
         run = ("run", "--bundle", STAGED_DIRECTORY, *after, name)
         return Command((call.program, *before, *run), start.caller.environ, StagedFile(CONFIG, text))
 
-    def base_mounts(self, plan: Plan, start: Start) -> Optional[OwnMounts]:
+    def base_mounts(self, plan: Plan, start: Start) -> Optional[UserMounts]:
         """Return what the bundle mounts of the host, and where its process starts. Its variables are the image's."""
         bundle = start.bundle
         if bundle is None:
@@ -147,7 +147,7 @@ class BundleRuntime(Runtime):
             for mount in bundle.mounts
             if mount.is_bind and mount.source
         )
-        return OwnMounts(binds, (), ContainerPath(bundle.working_directory))
+        return UserMounts(binds, (), ContainerPath(bundle.working_directory))
 
     def parse_user_options(self, arguments: Sequence[str]) -> ParsedCommandLine:
         program = PROGRAMS[self.name]
@@ -155,7 +155,7 @@ class BundleRuntime(Runtime):
 
     def _split(self, arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the user's own words: those for the runtime, which come before `run`, and those for `run`."""
-        of_run = {option.name for option in PROGRAMS[self.name].start().known.names.values()} - {"bundle"}
+        of_run = {option.name for option in PROGRAMS[self.name].start().option_table.names.values()} - {"bundle"}
         after: dict[int, str] = {}
         for option in self.parse_user_options(arguments).options:
             if option.name in of_run:
@@ -208,13 +208,13 @@ def _need_utf8(edits: BundleEdits) -> None:
     paths = [path for mount in edits.mounts for path in (mount.source, mount.destination)]
     for path in (*paths, *(node.target for node in edits.nodes)):
         if not is_utf8(path):
-            raise _unsayable("unsayable-path", "JSON cannot contain this path", path)
+            raise _not_utf8_error("unsayable-path", "JSON cannot contain this path", path)
     for name, value in edits.env:
         if not is_utf8(name) or not is_utf8(value or ""):
-            raise _unsayable("unsayable-value", "JSON cannot contain this value of a variable", name)
+            raise _not_utf8_error("unsayable-value", "JSON cannot contain this value of a variable", name)
 
 
-def _unsayable(code: str, message: str, where: str) -> RuntimeLimitError:
+def _not_utf8_error(code: str, message: str, where: str) -> RuntimeLimitError:
     return RuntimeLimitError(
         code, message, where=where, why="it is not UTF-8", hint="rename it, or use --backend bwrap"
     )
@@ -247,9 +247,9 @@ class EngineRuntime(BundleRuntime):
         The rights over MIG as a whole are for containers that request them.
         """
         env = tuple(variable for variable in plan.env if variable.rule not in _CHOICES)
-        own = start.bundle.variables if start.bundle is not None else {}
+        bundle_variables = start.bundle.variables if start.bundle is not None else {}
         devices = plan.devices
-        if not any(own.get(name) for name in MIG_VARIABLES):
+        if not any(bundle_variables.get(name) for name in MIG_VARIABLES):
             devices = tuple(node for node in devices if node.target not in _MIG_MANAGERS)
         return super().arguments(plan._replace(env=env, devices=devices), start, stage)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
-from gpubind.loader.namespace import OwnMounts
+from gpubind.loader.namespace import UserMounts
 from gpubind.model import ContainerPath, HostPath, Missing, Mount, Plan
 from gpubind.model.environ import changed
 from gpubind.runtimes.cmdline.reader import UserOptionValues
@@ -102,23 +102,23 @@ class Charliecloud(Runtime):
 
     def mount_point_files(self, plan: Plan, start: Start) -> tuple[ContainerPath, ...]:
         """Return the files for which the image has no place, and one can be made."""
-        if not _makes_places(start) and not _has(start.tree, GPUBIND_DIRECTORY):
+        if not _makes_mount_points(start) and not _has(start.tree, GPUBIND_DIRECTORY):
             return ()
         targets = (mount.target for mount in plan.mounts if mount.kind != "directory")
         return tuple(target for target in targets if _missing_place(start.tree, target))
 
     def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
         image = start.tree
-        own = parse_user_binds(start.user.options.all("bind"))
-        edits = make_edits(plan, stage.files, own, lambda mount, source: _obstacle(mount, source, start))
+        user_binds = parse_user_binds(start.user.options.all("bind"))
+        edits = make_edits(plan, stage.files, user_binds, lambda mount, source: _obstacle(mount, source, start))
         _require_mount_points(plan, edits, start)
-        targets = {bind.target: _place(image, bind.target) for bind in edits.binds}
-        made = dict.fromkeys(top for bind in edits.binds if (top := _missing_place(image, bind.target)) is not None)
+        targets = {bind.target: _resolve_target(image, bind.target) for bind in edits.binds}
+        tops = dict.fromkeys(top for bind in edits.binds if (top := _missing_place(image, bind.target)) is not None)
         binds = (
-            *(Bind(f"{stage.skeleton}{top}", _place(image, top), True) for top in made if stage.skeleton),
+            *(Bind(f"{stage.skeleton}{top}", _resolve_target(image, top), True) for top in tops if stage.skeleton),
             *(bind._replace(target=targets[bind.target]) for bind in edits.binds),
         )
-        overlay = any(not _has(image, top) for top in made)
+        overlay = any(not _has(image, top) for top in tops)
         options = ["-W"] if overlay and "write-fake" not in start.user.options.values else []
         for bind in binds:
             if ":" in bind.source:
@@ -134,14 +134,14 @@ class Charliecloud(Runtime):
             *edits.findings,
         )
         return RuntimeArguments(
-            (*options, *_env_words(env, start)), binds, set_variables(env), edits.decisions, findings
+            (*options, *_env_args(env, start)), binds, set_variables(env), edits.decisions, findings
         )
 
     def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
         """Return the whole command line. Errors: `RuntimeLimitError` (code `hidden-path`): -W hides the image."""
         if "-W" in arguments.options or "write-fake" in start.user.options.values:
-            given = join(start.caller.working_directory or "/", call.image)
-            _need_visible(start.tree.root if start.tree is not None else given)
+            image_path = join(start.caller.working_directory or "/", call.image)
+            _need_visible(start.tree.root if start.tree is not None else image_path)
         environ = start.caller.environ
         if "USER" not in environ:
             # ch-run does not start without it; its caller has the name of the home directory, as nearly everywhere.
@@ -151,11 +151,11 @@ class Charliecloud(Runtime):
             environ,
         )
 
-    def base_mounts(self, plan: Plan, start: Start) -> OwnMounts:
+    def base_mounts(self, plan: Plan, start: Start) -> UserMounts:
         options = start.user.options
         shared = [path for path in HOST_DIRECTORIES if path != "/tmp" or "private-tmp" not in options.values]
-        users = {name: _users(start, name) or "" for name in ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD")}
-        users |= {name: value for name in PROGRAM_VARIABLES if (value := _users(start, name)) is not None}
+        users = {name: _user_value(start, name) or "" for name in ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD")}
+        users |= {name: value for name in PROGRAM_VARIABLES if (value := _user_value(start, name)) is not None}
         if "/bin" not in users["PATH"].split(":"):
             users["PATH"] = f"{users['PATH']}:/bin".lstrip(":")
         binds = (*binds_at_same_path(shared), *parse_user_binds(options.all("bind")))
@@ -167,7 +167,7 @@ def _user(environ: Mapping[str, str], home: str) -> str:
     return environ.get("USER") or environ.get("LOGNAME") or home.rpartition("/")[2] or "user"
 
 
-def _makes_places(start: Start) -> bool:
+def _makes_mount_points(start: Start) -> bool:
     """Return whether directories can be made in the container, and nothing of them stays in the image."""
     return "write" not in start.user.options.values and (
         start.facts.version is None or start.facts.version >= _OVERLAY_VERSION
@@ -193,7 +193,7 @@ def _missing_place(image: Optional[Tree], target: str) -> Optional[ContainerPath
     return ContainerPath(top)
 
 
-def _place(image: Optional[Tree], target: str) -> ContainerPath:
+def _resolve_target(image: Optional[Tree], target: str) -> ContainerPath:
     """Return *target* without links of the image's in it: ch-run would follow an absolute one on the host."""
     ancestor, suffix = target, ""
     while image is not None and ancestor != "/":
@@ -216,7 +216,7 @@ def _obstacle(mount: Mount, source: HostPath, start: Start) -> Optional[str]:
         return "the image is unknown, so it may not have a mount point for the file"
     if top == mount.target and mount.kind != "directory":
         return "ch-run makes no mount point for a file in a directory that the image has"
-    if _makes_places(start) or _has(image, top):
+    if _makes_mount_points(start) or _has(image, top):
         return None
     return "with --write, and before 0.32, ch-run makes no directory outside the image"
 
@@ -225,7 +225,7 @@ def _require_mount_points(plan: Plan, edits: Edits, start: Start) -> None:
     """Errors: `RuntimeLimitError` (code `no-place`) where the driver's own directory cannot be made."""
     bound = {bind.target for bind in edits.binds}
     lost = next((mount for mount in plan.mounts if mount.required and mount.target not in bound), None)
-    if lost is not None and not lost.target.startswith(HOST_DIRECTORIES) and not _makes_places(start):
+    if lost is not None and not lost.target.startswith(HOST_DIRECTORIES) and not _makes_mount_points(start):
         raise RuntimeLimitError(
             "no-place",
             f"ch-run can make no place for {lost.target}",
@@ -259,7 +259,7 @@ def _environment(plan: Plan, start: Start) -> dict[str, Optional[str]]:
         **start.user.options.env,
         **{name: _user_value_reference(name, start) for name in lists},
     }
-    callers = {name: value for name in start.caller.environ if (value := _users(start, name)) is not None}
+    callers = {name: value for name in start.caller.environ if (value := _user_value(start, name)) is not None}
     return compose(plan.env, BaseEnvironment(users, callers, {LIBRARY_PATH: _image_library_path(plan, start.tree)}))
 
 
@@ -269,13 +269,13 @@ def _user_value_reference(name: str, start: Start) -> str:
     from_image = name == "LD_LIBRARY_PATH" and "" in (*options.all("set-env"), *options.all("set-env0"))
     if not (from_image or "env-no-expand" in options.values):
         return f"${name}"
-    value = _users(start, name) or ""
+    value = _user_value(start, name) or ""
     if name == "PATH" and value and "/bin" not in value.split(":"):
         value += ":/bin"  # as ch-run does
     return ":".join(item for item in value.split(":") if item)
 
 
-def _users(start: Start, name: str) -> Optional[str]:
+def _user_value(start: Start, name: str) -> Optional[str]:
     """Return the value of *name* by --set-env, else the caller's, unless --unset-env removes it."""
     callers = None if CH_RUN.hides_caller_variable(start, name) else start.caller.environ.get(name)
     return start.user.options.env.get(name, callers)
@@ -290,7 +290,7 @@ def _image_library_path(plan: Plan, image: Optional[Tree]) -> str:
     return ":".join(item for item in value.split(":") if item and not item.startswith("$"))
 
 
-def _env_words(env: Mapping[str, Optional[str]], start: Start) -> Iterator[str]:
+def _env_args(env: Mapping[str, Optional[str]], start: Start) -> Iterator[str]:
     """Yield the options that set *env*. Errors: `RuntimeLimitError` (code `unsayable-value`)."""
     for name, value in env.items():
         if value is None:

@@ -10,7 +10,7 @@ from typing import Callable, Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.frozen import NamedTuple
-from gpubind.loader.namespace import OwnMounts, UserBind
+from gpubind.loader.namespace import UserBind, UserMounts
 from gpubind.model import ContainerPath, Decision, DeviceNode, EnvVar, Finding, HostPath, Mount, Plan, Severity, Vendor
 from gpubind.model.findings import finding, with_count
 from gpubind.planner.sides import DEFAULT_EXTRAS
@@ -88,7 +88,7 @@ def make_edits(
             planned.append(Bind(source, mount.target, "ro" in mount.options))
         elif why:
             decisions.append(_no_mount_point(mount, why))
-    findings = tuple(_left_out(decisions, plan))
+    findings = tuple(_no_mount_point_findings(decisions, plan))
     return Edits(tuple(planned), plan.devices, plan.env, tuple(decisions), findings)
 
 
@@ -120,7 +120,7 @@ def binds_at_same_path(paths: Iterable[str]) -> tuple[UserBind, ...]:
 
 def make_base_mounts(
     binds: Iterable[UserBind], variables: Mapping[str, str], directory: str, unseen: tuple[str, ...] = ()
-) -> OwnMounts:
+) -> UserMounts:
     """Return the own mounts of a container that starts in *directory*, with *binds*.
 
     *variables* has the values of PATH, LD_LIBRARY_PATH, LD_PRELOAD and `PROGRAM_VARIABLES` in that container without a
@@ -133,7 +133,7 @@ def make_base_mounts(
         env.append(EnvVar("LD_PRELOAD", "set", variables["LD_PRELOAD"], None, "caller"))
     env += [EnvVar(name, "set", variables[name], None, "user") for name in PROGRAM_VARIABLES if name in variables]
     working_directory = ContainerPath(directory) if directory.startswith("/") else None
-    return OwnMounts(tuple(binds), tuple(env), working_directory, unseen)
+    return UserMounts(tuple(binds), tuple(env), working_directory, unseen)
 
 
 HOST_DIRECTORIES = ("/dev", "/proc", "/sys", "/tmp")
@@ -163,7 +163,7 @@ def unsupported_path(
     return RuntimeLimitError("unsayable-path", message, where=path, why=why, hint=hint)
 
 
-def source_and_target(bind: Bind, why: str, ends: tuple[str, ...]) -> str:
+def format_bind(bind: Bind, why: str, ends: tuple[str, ...]) -> str:
     """Return `SOURCE:TARGET` for *bind*.
 
     Errors: `RuntimeLimitError` (code `unsayable-path`) for a path with a colon, or that ends with one of *ends*.
@@ -207,7 +207,7 @@ def shared_dev_findings(plan: Plan, case: Optional[str] = None) -> Iterator[Find
         yield finding("devices-not-isolated", subject="/dev", case=case, vendor=vendor_of(plan))
 
 
-def _left_out(decisions: Iterable[Decision], plan: Plan) -> Iterator[Finding]:
+def _no_mount_point_findings(decisions: Iterable[Decision], plan: Plan) -> Iterator[Finding]:
     """Yield the finding about mounts of *plan* without a place in the container, if there are any.
 
     A note if all of them are for capabilities by default. An error if the driver is of no use without one of them.

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Optional
 
 from gpubind.formats.driver.gpu_names import CAPS_VARIABLE, NVIDIA_VISIBLE_DEVICES, split_nvidia_visible
-from gpubind.loader.namespace import OwnMounts, UserBind
+from gpubind.loader.namespace import UserBind, UserMounts
 from gpubind.model import ContainerPath, HostPath, Mount, Plan
 from gpubind.model.environ import changed
 from gpubind.planner.placement import GPUBIND_LAYOUT, Layout
@@ -38,13 +38,13 @@ from gpubind.runtimes.runtime import NO_STAGE, Command, Runtime, RuntimeLimits, 
 if TYPE_CHECKING:
     from gpubind.image.reference import ImageReference
 
-FILE = "x-create=auto,bind,ro,nosuid,nodev,private"
-NODE = "x-create=auto,bind,rw,nosuid,noexec,private"
+FILE_OPTIONS = "x-create=auto,bind,ro,nosuid,nodev,private"
+NODE_OPTIONS = "x-create=auto,bind,rw,nosuid,noexec,private"
 """The options with which Enroot's own hook binds nodes where /dev is restricted. `nodev` would keep them closed."""
-OURS = GPUBIND_LAYOUT.libdir.rpartition("/")[0]
-PLACE = f"tmpfs:{OURS}:tmpfs:x-create=dir,nosuid,nodev,noexec,mode=755,private"
+GPUBIND_DIRECTORY = GPUBIND_LAYOUT.libdir.rpartition("/")[0]
+GPUBIND_TMPFS = f"tmpfs:{GPUBIND_DIRECTORY}:tmpfs:x-create=dir,nosuid,nodev,noexec,mode=755,private"
 """Where the mount points below `GPUBIND_DIRECTORY` are made: of these, the container's directory keeps none."""
-_FROM_HOST = ("/dev", "/proc", "/sys")
+_HOST_DIRECTORIES = ("/dev", "/proc", "/sys")
 """Directories of the host that every container has; /dev, where it is not restricted."""
 
 
@@ -91,15 +91,15 @@ class Enroot(Runtime):
         edits = make_edits(
             plan, stage.files, _binds(start), lambda mount, source: _obstacle(mount, source, is_restricted)
         )
-        values = [PLACE] if any(bind.target.startswith(f"{OURS}/") for bind in edits.binds) else []
+        values = [GPUBIND_TMPFS] if any(bind.target.startswith(f"{GPUBIND_DIRECTORY}/") for bind in edits.binds) else []
         needed = {mount.target for mount in plan.mounts if mount.required}
         for bind in edits.binds:
-            options = FILE if bind.target in needed else f"{FILE},nofail"
+            options = FILE_OPTIONS if bind.target in needed else f"{FILE_OPTIONS},nofail"
             values.append(enroot_files.mount_value(bind.source, bind.target, options))
         if is_restricted or "conf" in start.user.options.values:  # whose directives may restrict it
             planned = {str(node.target): str(node.source) for node in plan.devices}
             nodes = {**{str(path): str(path) for path in start.facts.nodes if plan.devices}, **planned}
-            values += [enroot_files.mount_value(nodes[target], target, NODE) for target in nodes]
+            values += [enroot_files.mount_value(nodes[target], target, NODE_OPTIONS) for target in nodes]
         callers = start.caller.environ
         variables = BaseEnvironment(_users_variables(start, callers), images=_images_variables(start, callers))
         env = {**_for_hook(start), **dict(set_variables(compose(plan.env, variables)))}
@@ -126,11 +126,11 @@ class Enroot(Runtime):
         hook = {NVIDIA_VISIBLE_DEVICES: "void"} if any("/libcuda.so" in bind.target for bind in arguments.binds) else {}
         return Command(line, changed(start.caller.environ, values=hook))
 
-    def base_mounts(self, plan: Plan, start: Start) -> OwnMounts:
+    def base_mounts(self, plan: Plan, start: Start) -> UserMounts:
         variables = _variables(start)
         variable_names = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", *PROGRAM_VARIABLES)
         users = {name: variables[name] for name in variable_names if name in variables}
-        shared = _FROM_HOST[1:] if _is_restricted(start) else _FROM_HOST
+        shared = _HOST_DIRECTORIES[1:] if _is_restricted(start) else _HOST_DIRECTORIES
         unseen = tuple(f"--conf={value}" for value in start.user.options.all("conf"))
         return make_base_mounts((*binds_at_same_path(shared), *_binds(start)), users, variables.get("HOME", ""), unseen)
 
@@ -171,7 +171,7 @@ def _binds(start: Start) -> Iterator[UserBind]:
     directory = start.caller.working_directory or "/"
     user_binds = enroot_files.user_binds(start.user.options.all("mount"), directory)
     site_binds = enroot_files.site_binds(start.caller.environ, start.facts.texts, _image_text(start, "/etc/fstab"))
-    yield from (bind for bind in site_binds if not bind.target.startswith(_FROM_HOST))
+    yield from (bind for bind in site_binds if not bind.target.startswith(_HOST_DIRECTORIES))
     home = start.caller.environ.get("HOME")
     if home and _setting(start, "ENROOT_MOUNT_HOME"):
         yield UserBind(HostPath(home), ContainerPath(home))
@@ -180,7 +180,7 @@ def _binds(start: Start) -> Iterator[UserBind]:
 
 def _obstacle(mount: Mount, source: HostPath, is_restricted: bool) -> Optional[str]:
     """Return why *mount* has no place in a directory of the host; empty where that has the file."""
-    top = next((path for path in _FROM_HOST if mount.target.startswith(f"{path}/")), None)
+    top = next((path for path in _HOST_DIRECTORIES if mount.target.startswith(f"{path}/")), None)
     if top is None or (top == "/dev" and is_restricted):
         return None
     return "" if str(source) == mount.target else f"Enroot binds the host's own {top} there"

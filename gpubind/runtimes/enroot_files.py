@@ -46,7 +46,7 @@ def setting(name: str, environ: Mapping[str, str], texts: Mapping[str, str]) -> 
 
     UID of *environ* is the caller. A value that only a shell could tell counts as none.
     """
-    value = environ.get(name) or _configured(environ, texts).get(name, "")
+    value = environ.get(name) or _read_settings(environ, texts).get(name, "")
     return "" if name.startswith("ENROOT_") and _OFF.fullmatch(value) is not None else value
 
 
@@ -64,7 +64,7 @@ def container_variables(
     `${NAME}` in a file is the variable of the host's *environ*. A later value replaces an earlier one.
     """
     files = (images, *(text for path, text in texts.items() if path.endswith(".env")))
-    lines = [_of_host(line, environ) for text in files for line in text.splitlines()]
+    lines = [_expand_host_variables(line, environ) for text in files for line in text.splitlines()]
     lines += [f"{name}={value}" for name, value in users.items()]
     variables: dict[str, str] = {}
     for line in lines:
@@ -85,7 +85,7 @@ def site_binds(environ: Mapping[str, str], texts: Mapping[str, str], images: str
     for text in (images, *(text for path, text in texts.items() if path.endswith(".fstab"))):
         for line in text.splitlines():
             if not line.lstrip().startswith("#"):
-                yield from _bind(_of_host(line, environ).split(), "/")
+                yield from _bind(_expand_host_variables(line, environ).split(), "/")
 
 
 def user_binds(values: Iterable[str], directory: str) -> Iterator[UserBind]:
@@ -103,7 +103,7 @@ def _xdg(environ: Mapping[str, str], name: str, default: str) -> str:
     return environ.get(name) or f"{environ.get('HOME', '')}/{default}"
 
 
-def _configured(environ: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, str]:
+def _read_settings(environ: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of the configuration in *texts*; of several values the first."""
     settings: dict[str, str] = {}
     for path, text in texts.items():
@@ -128,7 +128,7 @@ def _expanded(value: str, variable: Callable[[str], str]) -> Optional[str]:
     return None if re.search(r"[$`]", text) else text.strip()
 
 
-def _of_host(line: str, environ: Mapping[str, str]) -> str:
+def _expand_host_variables(line: str, environ: Mapping[str, str]) -> str:
     return _HOST_VARIABLE.sub(lambda match: environ.get(match[1], ""), line)
 
 

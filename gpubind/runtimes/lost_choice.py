@@ -14,7 +14,7 @@ from gpubind.formats.driver.gpu_names import (
     split_visible,
 )
 from gpubind.model import Finding, Gpu, Plan, Vendor, finding, with_count
-from gpubind.planner.gpus.choice import gpus_named
+from gpubind.planner.gpus.choice import find_gpus
 
 _VENDORS: Mapping[str, Vendor] = {
     CUDA_VISIBLE_DEVICES: "nvidia",
@@ -41,10 +41,14 @@ def choice_outside(
 
 def choice_of_others(plan: Plan, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Yield the variables of *environ* that later commands bring into an instance, where they mean other GPUs."""
-    renumbered = {one.name for one in plan.env if one.op == "set"} if plan.isolated else set()
+    renumbered = {variable.name for variable in plan.env if variable.op == "set"} if plan.isolated else set()
     for name, value, gpus in _chosen(plan, environ):
         names = split_visible(value)
-        if name in renumbered and not hides_all(names) and not all(_is_same_inside(one, gpus, plan) for one in names):
+        if (
+            name in renumbered
+            and not hides_all(names)
+            and not all(_is_same_inside(gpu_name, gpus, plan) for gpu_name in names)
+        ):
             yield _lost("entered", name, value, gpus)
 
 
@@ -55,7 +59,7 @@ def choice_by_count(plan: Plan, environ: Mapping[str, str], option: str) -> Iter
         if hides_all(names):
             yield _lost("count-none", name, value, gpus, option)
         ids = [parse_gpu_id(text) for text in names]
-        named_indexes = {gpu.index for gpu_id in ids if gpu_id is not None for gpu in gpus_named(gpu_id, plan.gpus)}
+        named_indexes = {gpu.index for gpu_id in ids if gpu_id is not None for gpu in find_gpus(gpu_id, plan.gpus)}
         if named_indexes and None not in ids and not {gpu.index for gpu in gpus} <= named_indexes:
             yield _lost("count", name, value, gpus, option)
 
@@ -67,7 +71,7 @@ def _is_same_inside(name: str, gpus: Sequence[Gpu], plan: Plan) -> bool:
     """
     gpu_id = parse_gpu_id(name)
     vendor_gpus = [gpu for gpu in plan.gpus if gpu.vendor == gpus[0].vendor]
-    named_gpus = gpus_named(gpu_id, vendor_gpus) if gpu_id is not None else ()
+    named_gpus = find_gpus(gpu_id, vendor_gpus) if gpu_id is not None else ()
     if is_uuid(name):
         return all(gpu in gpus for gpu in named_gpus)
     numbered_gpus = sorted(gpus, key=lambda gpu: gpu.index or 0)

@@ -15,7 +15,7 @@ from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.image.environment import DEFAULT_PATH
-from gpubind.loader.namespace import OwnMounts, UserBind
+from gpubind.loader.namespace import UserBind, UserMounts
 from gpubind.model import Plan
 from gpubind.runtimes.edits import RuntimeArguments, make_base_mounts, make_edits, parse_user_binds, unsupported_value
 from gpubind.runtimes.environment import PROGRAM_VARIABLES, BaseEnvironment, compose, library_path, set_variables
@@ -53,8 +53,8 @@ class Nspawn(Runtime):
                 why="it says `Need to be root.`, or that unprivileged operation is not supported",
                 hint="use --backend bwrap, or start it as root",
             )
-        edits = make_edits(plan, stage.files, _own_binds(start))
-        options = [*_container(start)]
+        edits = make_edits(plan, stage.files, _user_binds(start))
+        options = [*_container_options(start)]
         for bind in edits.binds:
             options.append(f"--bind{'-ro' if bind.read_only else ''}={escaped(bind.source)}:{escaped(bind.target)}")
         for node in edits.devices:
@@ -73,7 +73,7 @@ class Nspawn(Runtime):
         options = ("-q", *name, *start.user.arguments, *arguments.options, f"--directory={call.image}")
         return Command((call.program, *options, "--", *start.in_directory(call)), start.caller.environ)
 
-    def base_mounts(self, plan: Plan, start: Start) -> OwnMounts:
+    def base_mounts(self, plan: Plan, start: Start) -> UserMounts:
         options = start.user.options
         users = {
             name: options.env[name] for name in ("PATH", "LD_LIBRARY_PATH", *PROGRAM_VARIABLES) if name in options.env
@@ -81,15 +81,15 @@ class Nspawn(Runtime):
         names = ("overlay", "overlay-ro", "tmpfs")
         unseen = tuple(f"--{name}={value}" for name in names for value in options.all(name))
         return make_base_mounts(
-            _own_binds(start), {"PATH": DEFAULT_PATH, **users}, options.last("chdir") or "/", unseen
+            _user_binds(start), {"PATH": DEFAULT_PATH, **users}, options.last("chdir") or "/", unseen
         )
 
 
-def _own_binds(start: Start) -> tuple[UserBind, ...]:
+def _user_binds(start: Start) -> tuple[UserBind, ...]:
     return parse_user_binds((*start.user.options.all("bind"), *start.user.options.all("bind-ro")))
 
 
-def _container(start: Start) -> Iterator[str]:
+def _container_options(start: Start) -> Iterator[str]:
     """Yield what every container is started with, where the user does not say otherwise."""
     user_options = start.user.options.values
     yield from ("--register=no", "--keep-unit")

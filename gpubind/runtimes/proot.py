@@ -11,19 +11,19 @@ from __future__ import annotations
 from posixpath import normpath
 from typing import Optional
 
-from gpubind.loader.namespace import OwnMounts
+from gpubind.loader.namespace import UserMounts
 from gpubind.model import HostPath, Mount, Plan
 from gpubind.model.environ import changed
 from gpubind.runtimes.edits import (
     HOST_DIRECTORIES,
     RuntimeArguments,
     binds_at_same_path,
+    format_bind,
     in_host_directory,
     make_base_mounts,
     make_edits,
     parse_user_binds,
     shared_dev_findings,
-    source_and_target,
 )
 from gpubind.runtimes.environment import BaseEnvironment, compose, library_path, set_variables
 from gpubind.runtimes.runtime import (
@@ -52,7 +52,7 @@ class Proot(Runtime):
     def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
         edits = make_edits(plan, stage.files, parse_user_binds(start.user.options.all("bind")), _obstacle)
         why = "PRoot ends a path at a colon, and takes a `!` at its end for an option of the bind"
-        options = [arg for bind in edits.binds for arg in ("-b", source_and_target(bind, why, ("!",)))]
+        options = [arg for bind in edits.binds for arg in ("-b", format_bind(bind, why, ("!",)))]
         env = compose(plan.env, BaseEnvironment(callers=start.caller.environ, images=library_path(plan)))
         findings = (
             *edits.findings,
@@ -69,7 +69,7 @@ class Proot(Runtime):
         argv = (call.program, "-R", call.image, *options, *start.in_directory(call))
         return Command(argv, changed(start.caller.environ, unset=arguments.unset, values=dict(arguments.env)))
 
-    def base_mounts(self, plan: Plan, start: Start) -> OwnMounts:
+    def base_mounts(self, plan: Plan, start: Start) -> UserMounts:
         home = start.caller.environ.get("HOME", "")
         paths = (*HOST_DIRECTORIES, *HOST_FILES, *([home] if home in start.caller.directories else ()))
         binds = (*binds_at_same_path(paths), *parse_user_binds(start.user.options.all("bind")))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpubind.formats.archive.bundle import Bundle
     from gpubind.image.facts import Image
     from gpubind.image.reference import ImageForm, ImageReference, Store
-    from gpubind.loader.namespace import OwnMounts
+    from gpubind.loader.namespace import UserMounts
 
 UNBOUND_WORKING_DIRECTORIES = ("/", "/bin", "/etc", "/lib", "/lib64", "/mnt", "/opt", "/sbin", "/usr", "/var")
 """Working directories that Apptainer does not bind, for the image's own would be hidden: container_linux.go,
@@ -93,9 +93,9 @@ class PullCommand(NamedTuple):
     """Whether standard output ends with the image's ID or name, and has nothing else; progress is on standard error."""
     no_repeat_options: tuple[str, ...]
     """Options that keep the start from pulling again."""
-    exists: tuple[str, ...] = ()
+    exists_args: tuple[str, ...] = ()
     """For `newer`: the command line that ends with 0 if the store has the image."""
-    again: tuple[str, ...] = ()
+    repull_args: tuple[str, ...] = ()
     """For `newer`: the command line that pulls it where the store has one: once, and without progress."""
 
 
@@ -307,14 +307,14 @@ class Runtime(ABC):
         line = self.parse_user_options(arguments)
         env: dict[str, str] = {}
         for option in line.options:
-            env.update(self.assigned(option.value, environ) if option.name == self.env_option else {})
+            env.update(self.parse_env_option(option.value, environ) if option.name == self.env_option else {})
         return UserOptionValues.of(line, env)
 
     def parse_user_options(self, arguments: Sequence[str]) -> ParsedCommandLine:
         """Return the user's *arguments* as its program reads them."""
         return PROGRAMS[self.name].read(arguments)
 
-    def assigned(self, text: str, environ: Mapping[str, str]) -> Mapping[str, str]:
+    def parse_env_option(self, text: str, environ: Mapping[str, str]) -> Mapping[str, str]:
         """Return the variables that *text*, a value of `env_option`, sets in a container of a caller with *environ*."""
         return parse_assignment(text, environ)
 
@@ -329,8 +329,8 @@ class Runtime(ABC):
     def remote_daemon(
         self, environ: Mapping[str, str], read: Callable[[str], Optional[str]], global_options: Mapping[str, str]
     ) -> Optional[str]:
-        """Return what sends it to another machine: a variable, a file of the caller's, or an option of *global_options*, those
-        before its subcommand. None if nothing does. *read* returns the text of a file of this machine, or None.
+        """Return what sends it to another machine: a variable, a file of the caller's, or one of *global_options*,
+        those before its subcommand. None if nothing does. *read* returns the text of a file of this machine, or None.
         """
         return None
 
@@ -348,7 +348,7 @@ class Runtime(ABC):
         return None
 
     def pull(self, options: UserOptionValues, global_options: Mapping[str, str], image: str) -> PullCommand:
-        """Return how it gets *image* into its store, with the user's options and *global_options*, those before its subcommand."""
+        """Return how it pulls *image*, with the user's *options*, and *global_options* before its subcommand."""
         raise NotImplementedError(self.name)
 
     def hides_caller_variable(self, start: Start, name: str) -> bool:
@@ -394,7 +394,7 @@ class Runtime(ABC):
         """Return the options that give the GPUs of *plan* by CDI devices, which it reads at each start."""
         raise NotImplementedError(self.name)
 
-    def base_mounts(self, plan: Plan, start: Start) -> Optional[OwnMounts]:
+    def base_mounts(self, plan: Plan, start: Start) -> Optional[UserMounts]:
         """Return what a start mounts and sets in addition to *plan*; None where that is not known."""
         return None
 

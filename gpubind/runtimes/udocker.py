@@ -18,10 +18,10 @@ from gpubind.planner.placement import Layout, cdi_layout
 from gpubind.runtimes.edits import (
     Edits,
     RuntimeArguments,
+    format_bind,
     make_edits,
     parse_user_binds,
     shared_dev_findings,
-    source_and_target,
     unsupported_value,
     vendor_of,
 )
@@ -70,12 +70,12 @@ class Udocker(Runtime):
         """Return the options for *plan*. Errors: `RuntimeLimitError` for what they cannot say, for an R mode (code
         `file-binds`), and for an F mode with the host's C library (code `fixed-loader`).
         """
-        own = parse_user_binds(start.user.options.all("volume"))
-        edits = make_edits(plan, stage.files, own)
+        user_binds = parse_user_binds(start.user.options.all("volume"))
+        edits = make_edits(plan, stage.files, user_binds)
         _need_mode(start.caller.environ.get(_MODE_VARIABLE, ""), plan, edits)
         # udocker also joins doubled slashes, which no plan has.
         why = "udocker ends a path at a colon, and PRoot takes a `!` at its end for an option of the bind"
-        options = [f"--volume={source_and_target(bind, why, ('!', '/'))}" for bind in edits.binds]
+        options = [f"--volume={format_bind(bind, why, ('!', '/'))}" for bind in edits.binds]
         env = compose(plan.env, BaseEnvironment(start.user.options.env, images=library_path(plan)))
         for name, value in set_variables(env):
             if value != value.strip():

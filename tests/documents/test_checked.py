@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from gpubind import open_host, plan
 from gpubind.documents.check.markdown import render_markdown
-from gpubind.documents.check.report import folded, render_check_json
+from gpubind.documents.check.report import fold_findings, render_check_json
 from gpubind.documents.check.text import render_check_text
 from gpubind.model import Finding, Request
 from gpubind.model.findings import finding
-from gpubind.rules.outcome import Checked, report_of
+from gpubind.rules.outcome import Checked, make_report
 from tests.rules.situations import Situation, found
 from tests.support.driver import kernel, rhel
 from tests.support.images import glibc, image
@@ -22,7 +22,7 @@ def lacks(name: str, severity: str = "note") -> Finding:
 
 
 def test_notes_of_a_theme_are_one_sentence_and_in_full_when_asked_for() -> None:
-    report = report_of(PLAN, map(lacks, LIBRARIES), {})
+    report = make_report(PLAN, map(lacks, LIBRARIES), {})
     lines = render_check_text(report, width=200).splitlines()
     assert lines == [
         "ok: nvidia 550.163.01 (CUDA 12.4), 2 GPUs",
@@ -36,12 +36,12 @@ def test_notes_of_a_theme_are_one_sentence_and_in_full_when_asked_for() -> None:
 
 def test_a_user_space_that_is_missing_is_told_in_the_words_of_the_image() -> None:
     note = finding("userspace-missing", subject="userspace", case="video", severity="note", vendor="intel", name="it")
-    lines = render_check_text(report_of(PLAN, [note], {}), width=200).splitlines()
+    lines = render_check_text(make_report(PLAN, [note], {}), width=200).splitlines()
     assert lines[1] == "note: the image: the image has VA-API, but neither the image nor the host has it"
 
 
 def test_an_error_is_told_in_full_before_the_notes() -> None:
-    report = report_of(PLAN, (lacks("liba.so", "error"), lacks("libb.so")), {}, checked=Checked(runtime="apptainer"))
+    report = make_report(PLAN, (lacks("liba.so", "error"), lacks("libb.so")), {}, checked=Checked(runtime="apptainer"))
     lines = render_check_text(report).splitlines()
     assert lines[0] == "error: nvidia 550.163.01 (CUDA 12.4), 2 GPUs, by apptainer"
     assert lines[1:3] == ["error: library-missing: liba.so is not there", "  hint:  install it"]
@@ -50,13 +50,13 @@ def test_an_error_is_told_in_full_before_the_notes() -> None:
 
 def test_of_a_healthy_host_and_image_there_are_six_lines_at_most() -> None:
     findings = found(Situation((rhel(), kernel()), image(glibc())))
-    lines = render_check_text(report_of(PLAN, findings, {})).splitlines()
+    lines = render_check_text(make_report(PLAN, findings, {})).splitlines()
     assert lines[0].startswith("ok: ")
     assert len(lines) <= 6
 
 
 def test_a_line_is_no_wider_than_asked_for() -> None:
-    report = report_of(PLAN, [finding("uvm-missing", subject="/dev/nvidia-uvm")], {})
+    report = make_report(PLAN, [finding("uvm-missing", subject="/dev/nvidia-uvm")], {})
     for width in (60, 100):
         text = render_check_text(report, width=width)
         assert all(len(line) <= width or line.lstrip().startswith("$ ") for line in text.splitlines())
@@ -68,9 +68,9 @@ def test_each_note_about_a_runtime_that_is_named_is_shown_and_a_missing_option_c
         finding("toolkit-missing", subject="docker", case="none"),
     )
     about = [note.what for note in notes]
-    named = render_check_text(report_of(PLAN, notes, {}, checked=Checked(runtime="docker"))).splitlines()
+    named = render_check_text(make_report(PLAN, notes, {}, checked=Checked(runtime="docker"))).splitlines()
     assert named[1:3] == [f"note: the runtime: {what}" for what in about[::-1]]
-    unnamed = render_check_text(report_of(PLAN, notes, {})).splitlines()
+    unnamed = render_check_text(make_report(PLAN, notes, {})).splitlines()
     assert unnamed[1:] == [f"note: the runtime: {about[1]}; and 1 other note", "2 notes in full with -v"]
 
 
@@ -86,7 +86,7 @@ DRIVERS = ("liba.so", "libb.so", "libc.so", "libd.so", "libe.so", "libf.so")
 
 def test_findings_with_one_remedy_are_one_with_every_subject_and_in_full_when_asked_for() -> None:
     findings = [*map(in_image, DRIVERS), in_image("libg.so")._replace(hint="another")]
-    report = report_of(PLAN, findings, {})
+    report = make_report(PLAN, findings, {})
     text = render_check_text(report, width=200)
     lines = text.splitlines()
     assert text.count("warning: driver-in-image: ") == 2
@@ -105,12 +105,12 @@ def test_findings_with_one_remedy_are_one_with_every_subject_and_in_full_when_as
 def test_a_finding_without_a_remedy_or_with_another_reason_or_severity_stays_alone() -> None:
     others = ({"severity": "error"}, {"why": ""}, {"what": "another sentence"})
     alone = [in_image("liba.so"), *(in_image("libb.so")._replace(**other) for other in others)]  # type: ignore[arg-type]
-    assert folded(alone) == alone
+    assert fold_findings(alone) == alone
     plain = [one._replace(hint=None) for one in map(in_image, DRIVERS)]
-    assert folded(plain) == plain
+    assert fold_findings(plain) == plain
 
 
 def test_a_ticket_names_all_places_of_what_is_one_finding() -> None:
-    text = render_markdown(report_of(PLAN, map(in_image, DRIVERS), {}))
+    text = render_markdown(make_report(PLAN, map(in_image, DRIVERS), {}))
     assert text.count("### warning: `driver-in-image`") == 1
     assert all(f"/lib/{name}" in text for name in DRIVERS)

@@ -7,7 +7,7 @@ import pytest
 from gpubind import plan
 from gpubind.documents import CHECK_DOCUMENTS, FORMATS, PLAN_DOCUMENTS
 from gpubind.model import Finding, Request
-from gpubind.rules.outcome import report_of
+from gpubind.rules.outcome import make_report
 from tests.support.driver import host, kernel, rhel
 
 PLAN = plan(host(rhel(), kernel()), Request())
@@ -22,7 +22,7 @@ def test_every_document_of_a_plan_can_be_made_and_ends_with_a_line_end(name: str
 
 @pytest.mark.parametrize("name", CHECK_DOCUMENTS)
 def test_every_document_of_a_check_tells_each_finding(name: str) -> None:
-    report = report_of(PLAN, (FINDING,), {}, (("uvm-missing", "host"),))
+    report = make_report(PLAN, (FINDING,), {}, (("uvm-missing", "host"),))
     text = CHECK_DOCUMENTS[name].render(report)
     assert "uvm-missing" in text
     assert text.endswith("\n")

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 from gpubind import plan
 from gpubind.documents.check.junit import render_junit
 from gpubind.model import Finding, Request
-from gpubind.rules.outcome import report_of
+from gpubind.rules.outcome import make_report
 from tests.support.commands import HOST, gpubind
 from tests.support.driver import host, kernel, rhel
 
@@ -18,7 +18,7 @@ ERROR = Finding("uvm-missing", "error", "nvidia", "/dev/nvidia-uvm", "it is miss
 HOSTILE = Finding("bad-icd", "warning", None, "a\nb", "100% of \x1b[31m <it>, it: is\nbad & ]]>", None, None, "mend")
 NOTE = Finding("gpu-excluded", "note", "nvidia", "gpu", "one is excluded", hint="nothing")
 FINDINGS = (ERROR, HOSTILE, NOTE)
-REPORT = report_of(
+REPORT = make_report(
     plan(host(rhel(), kernel()), Request()), FINDINGS, {("gpu-excluded", None): "kept for the display"}, RULES
 )
 

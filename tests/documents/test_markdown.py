@@ -12,14 +12,14 @@ from markdown_it.token import Token
 from gpubind import plan
 from gpubind.documents.check.markdown import as_code, render_markdown
 from gpubind.model import Finding, Request
-from gpubind.rules.outcome import Checked, report_of
+from gpubind.rules.outcome import Checked, make_report
 from tests.support.driver import host, kernel, rhel
 
 PLAN = plan(host(rhel(), kernel()), Request())
 ERROR = Finding(
     "uvm-missing", "error", "nvidia", "/dev/nvidia-uvm", "it is missing", "/dev", "`cuInit`: 999", "load", "a\nb"
 )
-REPORT = report_of(PLAN, (ERROR,), {}, checked=Checked("n3|4", "<img onerror=x>.sif"))
+REPORT = make_report(PLAN, (ERROR,), {}, checked=Checked("n3|4", "<img onerror=x>.sif"))
 
 
 def test_it_begins_with_the_verdict_and_has_each_finding_with_its_command() -> None:
@@ -57,7 +57,7 @@ def test_the_fence_of_code_is_longer_than_any_in_it(text: str, code: str) -> Non
 def test_a_hostile_text_is_code_or_escaped(text: str) -> None:
     found = Finding("bad-icd", "warning", None, text, f"{text} is damaged", text, text, text, f"{text}\n```\n<x>")
     note, ignored = found._replace(severity="note"), found._replace(code="uvm-missing")
-    report = report_of(PLAN, (found, note, ignored), {("uvm-missing", None): text}, checked=Checked(text))
+    report = make_report(PLAN, (found, note, ignored), {("uvm-missing", None): text}, checked=Checked(text))
     shown = render_markdown(report)
     tokens = list(_flat(MarkdownIt("commonmark").enable("table").parse(shown)))
     assert {token.type for token in tokens}.isdisjoint({"html_block", "html_inline", "link_open", "image", "em_open"})

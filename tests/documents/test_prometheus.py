@@ -11,7 +11,7 @@ from gpubind.documents.check.prometheus import render_prometheus
 from gpubind.documents.text import printable
 from gpubind.model import Finding, Request
 from gpubind.model.requirements import Expectation
-from gpubind.rules.outcome import Report, report_of
+from gpubind.rules.outcome import Report, make_report
 from tests.rules.situations import without
 from tests.support.driver import V, host, kernel, rhel
 from tests.support.trees import Spec
@@ -22,7 +22,7 @@ Samples = dict[str, list[tuple[dict[str, str], float]]]
 def checked(*parts: Spec) -> Report:
     machine = host(*parts)
     made = plan(machine, Request(vendors=("nvidia",)))
-    return report_of(made, check(machine, made), {})
+    return make_report(made, check(machine, made), {})
 
 
 def read(report: Report) -> Samples:
@@ -71,7 +71,7 @@ def test_the_gpus_that_a_node_is_to_have_are_a_state() -> None:
 
 def test_a_check_that_an_error_prevented_has_a_status_and_neither_driver_nor_plan() -> None:
     found = Finding("not-checked", "error", None, "n3", "it was not checked")
-    samples = read(report_of(None, (found,), {}))
+    samples = read(make_report(None, (found,), {}))
     assert samples["gpubind_check_status"] == [({}, 2)]
     assert (samples["gpubind_driver_info"], samples["gpubind_plan_info"]) == ([], [])
 
@@ -84,5 +84,5 @@ def test_the_same_outcome_is_the_same_file_and_has_no_time() -> None:
 @given(st.lists(st.text(max_size=40), max_size=4))
 def test_any_subject_is_read_back(subjects: list[str]) -> None:
     found = [Finding("bad-icd", "warning", None, subject, "it is so") for subject in subjects]
-    told = read(report_of(None, found, {}))["gpubind_finding"]
+    told = read(make_report(None, found, {}))["gpubind_finding"]
     assert [labels["subject"] for labels, _ in told] == list(dict.fromkeys(map(printable, subjects)))

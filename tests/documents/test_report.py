@@ -10,7 +10,7 @@ import pytest
 from gpubind import check, plan
 from gpubind.documents.check.report import render_check_github, render_check_json, render_check_tsv
 from gpubind.model import Finding, Request
-from gpubind.rules.outcome import Report, report_of, verdict
+from gpubind.rules.outcome import Report, make_report, verdict
 from tests.support.driver import host, kernel, rhel
 from tests.support.golden import assert_fits
 from tests.support.images import glibc, image
@@ -19,13 +19,13 @@ PLAN = plan(host(rhel(), kernel()), Request(), image=image(glibc()))
 ERROR = Finding("uvm-missing", "error", "nvidia", "/dev/nvidia-uvm", "it is missing", "/dev", "999", "load it", "a\nb")
 HOSTILE = Finding("bad-icd", "warning", None, "a\nb", "100% of \x1b[31m <it>, it: is\nbad & ]]>", None, None, "mend")
 NOTE = Finding("gpu-excluded", "note", "nvidia", "gpu", "one is excluded", hint="nothing")
-REPORT = report_of(PLAN, (ERROR, HOSTILE, NOTE), {("gpu-excluded", None): "kept for the display"})
+REPORT = make_report(PLAN, (ERROR, HOSTILE, NOTE), {("gpu-excluded", None): "kept for the display"})
 
 
 def test_what_is_ignored_keeps_its_reason_and_does_not_count() -> None:
     assert [finding.code for finding in REPORT.findings] == ["uvm-missing", "bad-icd"]
     assert [(finding.code, reason) for finding, reason in REPORT.ignored] == [("gpu-excluded", "kept for the display")]
-    assert verdict(report_of(PLAN, (ERROR,), {("uvm-missing", None): "known"}).findings) == "ok"
+    assert verdict(make_report(PLAN, (ERROR,), {("uvm-missing", None): "known"}).findings) == "ok"
 
 
 def test_as_columns_a_finding_is_one_line_and_hostile_names_stay_in_it() -> None:

@@ -13,7 +13,7 @@ from gpubind.documents.check.sarif import render_sarif, render_sarif_of
 from gpubind.documents.check.several import render_several
 from gpubind.model import Finding
 from gpubind.model.findings import finding_texts
-from gpubind.rules.outcome import Checked, Report, report_of
+from gpubind.rules.outcome import Checked, Report, make_report
 from tests.support.commands import HOST, gpubind, images
 from tests.support.hostile_names import HOSTILE, UNSAYABLE
 
@@ -32,7 +32,7 @@ def run(report: Report) -> dict[str, Any]:
 
 
 def report(*findings: Finding, image: Optional[str] = None, **facts: Any) -> Report:
-    return report_of(None, findings, {}, checked=Checked(image=image), **facts)
+    return make_report(None, findings, {}, checked=Checked(image=image), **facts)
 
 
 def test_every_code_makes_a_rule_that_fits_the_schema() -> None:
@@ -70,7 +70,7 @@ def test_a_finding_of_the_host_has_no_file() -> None:
 
 
 def test_an_ignored_finding_is_suppressed_with_its_reason() -> None:
-    ignored = report_of(None, [UVM, LIBC], {("uvm-missing", None): "known, ticket 7"})
+    ignored = make_report(None, [UVM, LIBC], {("uvm-missing", None): "known, ticket 7"})
     first, second = run(ignored)["results"]
     assert "suppressions" not in first
     assert second["suppressions"] == [{"kind": "external", "justification": "known, ticket 7"}]

@@ -10,14 +10,14 @@ from gpubind import plan
 from gpubind.documents.check.slurm import LIMIT, render_slurm, render_slurm_error
 from gpubind.errors import HostReadError
 from gpubind.model import Finding, Request, Severity
-from gpubind.rules.outcome import Report, report_of
+from gpubind.rules.outcome import Report, make_report
 from tests.support.driver import host, kernel, rhel
 
 PLAN = plan(host(rhel(), kernel()), Request())
 
 
 def of(*named: tuple[str, str], severity: Severity = "error") -> Report:
-    return report_of(PLAN, (Finding(code, severity, None, subject, "it is so") for code, subject in named), {})
+    return make_report(PLAN, (Finding(code, severity, None, subject, "it is so") for code, subject in named), {})
 
 
 def test_the_line_has_the_code_and_the_subject_of_each_error() -> None:
@@ -66,7 +66,7 @@ def test_a_long_path_is_named_by_its_end_and_a_longer_name_by_its_code() -> None
 
 def test_what_only_leaves_out_is_counted() -> None:
     found = Finding("uvm-missing", "error", None, "/dev/nvidia-uvm", "it is so")
-    assert render_slurm(report_of(PLAN, (found,), {}, only=("no-gpu",))) == "gpubind: ok (1 not counted)\n"
+    assert render_slurm(make_report(PLAN, (found,), {}, only=("no-gpu",))) == "gpubind: ok (1 not counted)\n"
 
 
 def test_an_error_that_is_no_answer_is_told_apart_from_one_of_the_node() -> None:

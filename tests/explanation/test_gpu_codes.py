@@ -10,7 +10,14 @@ import pytest
 
 from gpubind.cli.commands import command_of
 from gpubind.cli.reader import read_line
-from gpubind.explanation.gpu_codes import Code, code_named, code_numbered, code_words, near_codes, tables
+from gpubind.explanation.gpu_codes import (
+    Code,
+    code_names,
+    find_code_by_name,
+    find_code_by_number,
+    similar_codes,
+    tables,
+)
 from gpubind.explanation.messages import find_message, messages, search
 from tests.explanation.test_messages import name_of
 from tests.support.codes import FILE, HEADERS, dumped, parse_codes
@@ -36,8 +43,8 @@ KINDS = ("number", "hip", "xid", "nvml", "nccl", "hsa", "ze", "syn", "vk", "cl")
 
 def every_code() -> list[Code]:
     """Each code by its name, and each Xid by its number."""
-    xids = [code_numbered("xid", str(row[1])) for row in FAMILIES["xid"]["codes"]]
-    return [*map(code_named, sorted(code_words())), *(xid for xid in xids if xid is not None)]
+    xids = [find_code_by_number("xid", str(row[1])) for row in FAMILIES["xid"]["codes"]]
+    return [*map(find_code_by_name, sorted(code_names())), *(xid for xid in xids if xid is not None)]
 
 
 def test_each_family_is_complete_and_has_no_name_or_number_twice() -> None:
@@ -199,8 +206,8 @@ def test_a_code_of_success_is_not_called_a_failure(name: str) -> None:
 
 
 def test_every_positive_code_of_vulkan_and_every_zero_is_not_called_a_failure() -> None:
-    zero = [code_numbered(kind, "0") for kind in KINDS if kind != "xid"]
-    positive = [code_numbered("vk", str(row[1])) for row in FAMILIES["vulkan"]["codes"] if row[1] > 0]
+    zero = [find_code_by_number(kind, "0") for kind in KINDS if kind != "xid"]
+    positive = [find_code_by_number("vk", str(row[1])) for row in FAMILIES["vulkan"]["codes"] if row[1] > 0]
     assert {code and code.rank for code in (*zero, *positive)} == {"harmless"}
 
 
@@ -245,7 +252,7 @@ def test_a_line_with_a_success_and_a_failure_is_about_the_failure() -> None:
     ],
 )
 def test_a_name_that_is_almost_a_code_is_answered_with_the_code(asked: str, name: str) -> None:
-    assert near_codes([f"{asked} was returned"]) == (name,)
+    assert similar_codes([f"{asked} was returned"]) == (name,)
 
 
 def test_explain_suggests_the_code_that_was_almost_named() -> None:
@@ -273,7 +280,7 @@ def test_the_tables_are_read_only_for_a_text_with_the_beginning_of_a_name() -> N
     search([b"NCCL INFO Channel 0 via P2P on cuda:0, hip, vulkan, opencl\nerror: no\n"])
     assert tables.cache_info().currsize == 0
     search([b"VK_ERROR_FRAGMENTED_POOL\n"])
-    code_words()
+    code_names()
     assert name_of("VK_ERROR_FRAGMENTED_POOL") == "vk-error-fragmented-pool"
 
 

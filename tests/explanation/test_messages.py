@@ -21,7 +21,7 @@ from gpubind.cli.commands import command_of
 from gpubind.cli.commands import explain as command
 from gpubind.cli.reader import read_line
 from gpubind.explanation import messages as module
-from gpubind.explanation.codes import mentioned
+from gpubind.explanation.codes import find_in_pages
 from gpubind.explanation.gpu_codes import tables
 from gpubind.explanation.messages import (
     FoundMessage,
@@ -54,7 +54,7 @@ def name_of(seen: str) -> str:
 
 def codes_of(seen: str) -> tuple[str, ...]:
     found = find_message(seen)
-    return found[0].message.codes if found else mentioned(seen)
+    return found[0].message.codes if found else find_in_pages(seen)
 
 
 def messages_page() -> str:
@@ -329,7 +329,7 @@ def test_every_library_of_the_list_is_known_as_the_drivers(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["libcuda.so.1", "libGL.so.1", "/dev/nvidia0", "nvidia-smi", "", "GPU", "libnvidia-*"])
 def test_a_name_is_no_message(name: str) -> None:
-    assert (find_message(name), mentioned(name)) == ((), ())
+    assert (find_message(name), find_in_pages(name)) == ((), ())
 
 
 RELR = "/lib/libc.so.6: version `GLIBC_ABI_DT_RELR' not found (required by /.singularity.d/libs/libGLX.so.0)"

@@ -10,7 +10,7 @@ from typing import NoReturn, Union
 import pytest
 
 from gpubind.files import Tree
-from gpubind.files.blob import Bytes
+from gpubind.files.blob import BytesBlob
 from gpubind.files.opened import OpenedTree
 from gpubind.files.overlay import Layer, OverlayTree
 from gpubind.image.layers import LayeredTree, LayerIndex, members_with_ident
@@ -76,7 +76,7 @@ def test_the_directories_of_layers_answer_as_their_archives(tmp_path: Path) -> N
         specs: list[dict[str, Item]] = []
         for _ in range(rng.randint(1, 5)):
             specs.append(layer_at_random(rng, set(everything(LayeredTree(index, HostPath("/"))))))
-            blob = Bytes(tar(specs[-1]))
+            blob = BytesBlob(tar(specs[-1]))
             index.add(blob, members_with_ident(blob))
         places = [tmp_path / str(number) / str(depth) for depth in range(len(specs))]
         for place, spec in zip(places, specs):

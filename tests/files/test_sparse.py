@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.files.blob import Bytes
+from gpubind.files.blob import BytesBlob
 from gpubind.image.open import open_image
 from gpubind.image.tar import PIECES_LIMIT, open_sparse
 from tests.support import answers
@@ -27,12 +27,12 @@ HOLDS = bytes(512) + b"a" * 512 + bytes(3072) + b"b" * 512 + bytes(3584)
 
 
 def holds(data: bytes) -> bytes:
-    return open_sparse(Bytes(data), 0, "f").read_at(0, 10_000)
+    return open_sparse(BytesBlob(data), 0, "f").read_at(0, 10_000)
 
 
 @pytest.mark.parametrize("data", [OLD, NEW])
 def test_holes_are_zeros_wherever_a_read_begins_and_ends(data: bytes) -> None:
-    file = open_sparse(Bytes(data), 0, "f")
+    file = open_sparse(BytesBlob(data), 0, "f")
     assert (file.size, file.read_at(0, 1 << 40)) == (8192, HOLDS)
     for offset in range(0, 8300, 97):
         for size in (0, 1, 500, 5000):

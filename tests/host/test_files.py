@@ -9,7 +9,7 @@ import pytest
 
 import gpubind
 from gpubind.errors import HostReadError
-from gpubind.host.directories import list_file_in_force
+from gpubind.host.directories import active_list_file
 from gpubind.host.open import read_listfile
 from tests.support.trees import Dir, Fifo, Item, make_tree
 
@@ -24,7 +24,7 @@ def test_what_is_no_regular_file_is_refused_and_never_waited_for(
     for read in (
         lambda: read_listfile(path),
         lambda: gpubind.open_host(path),
-        lambda: list_file_in_force("nvliblist.conf"),
+        lambda: active_list_file("nvliblist.conf"),
     ):
         with pytest.raises(HostReadError) as caught:
             read()
@@ -45,7 +45,7 @@ def test_a_file_in_a_home_that_may_not_be_entered_is_absent(tmp_path: Path, monk
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setattr(os, "open", forbidden)
     monkeypatch.setattr(os, "access", lambda *_, **__: False)
-    assert list_file_in_force("nvliblist.conf") is None
+    assert active_list_file("nvliblist.conf") is None
     monkeypatch.setattr(os, "access", lambda *_, **__: True)
     with pytest.raises(HostReadError):
-        list_file_in_force("nvliblist.conf")
+        active_list_file("nvliblist.conf")

@@ -15,7 +15,7 @@ import gpubind
 from gpubind.cli.declarations import PLAN_OPTIONS
 from gpubind.errors import RuntimeLimitError
 from gpubind.host import directories, programs
-from gpubind.host.directories import PATH_VARIABLES, list_file_in_force, untrusted, untrusted_variables
+from gpubind.host.directories import PATH_VARIABLES, active_list_file, untrusted, untrusted_variables
 from gpubind.launch.execute import find_program, need_program
 from gpubind.machine import regular as files
 from gpubind.model import Missing
@@ -48,7 +48,7 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_root_reads_no_list_and_no_configuration_of_others(theirs: Path) -> None:
     from gpubind.cli.settings import read_settings
 
-    found = list_file_in_force("nvliblist.conf")
+    found = active_list_file("nvliblist.conf")
     assert found is None or found.label.startswith("/etc/")
     assert read_settings().get("root") is None
 
@@ -58,7 +58,7 @@ def test_a_link_of_others_to_a_file_of_roots_is_not_read(theirs: Path, monkeypat
     (theirs / ".config" / "gpubind" / "nvliblist.conf").symlink_to("/etc/shadow")
     opened = []
     monkeypatch.setattr(files, "read_regular", lambda path, limit: opened.append(path))
-    list_file_in_force("nvliblist.conf")
+    active_list_file("nvliblist.conf")
     assert opened == ["/etc/gpubind/nvliblist.conf"]
 
 
@@ -98,7 +98,7 @@ def test_all_that_does_not_count_is_told(theirs: Path) -> None:
 def test_an_ordinary_users_own_words_count(theirs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directories, "acts_as_root", lambda: False)
     monkeypatch.setattr("gpubind.machine.trust.acts_as_root", lambda: False)
-    found = list_file_in_force("nvliblist.conf")
+    found = active_list_file("nvliblist.conf")
     assert found is not None
     assert found.data == b"root:x:0:\n"
     assert find_program("apptainer", os.environ) == f"{theirs}/bin/apptainer"

@@ -11,7 +11,7 @@ import pytest
 
 from gpubind.errors import UnseenError
 from gpubind.machine import mounts, trust
-from gpubind.machine.trust import acts_as_root, is_obeyed, obeyed_environ, why_not_lasting, writable_by_others
+from gpubind.machine.trust import acts_as_root, is_trusted_path, trusted_environ, why_not_shareable, writable_by_others
 from tests.support.trees import Dir, File, make_tree
 
 DIRECTORY, FILE, LINK = stat.S_IFDIR, stat.S_IFREG, stat.S_IFLNK
@@ -70,7 +70,7 @@ def test_what_lasts_lies_where_root_alone_writes_and_everybody_may_enter(
     monkeypatch: pytest.MonkeyPatch, mode: int, uid: int, lasts: bool
 ) -> None:
     given(monkeypatch, {"/a": (DIRECTORY | mode, uid)})
-    assert (why_not_lasting("/a/b") is None) is lasts
+    assert (why_not_shareable("/a/b") is None) is lasts
 
 
 def test_what_root_runs_is_told_of_no_file_that_others_could_change(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,17 +79,17 @@ def test_what_root_runs_is_told_of_no_file_that_others_could_change(monkeypatch:
         monkeypatch.setenv(name, value)
     names = ("HOME", "DOCKER_CONFIG", "DOCKER_HOST", "NONE")
     monkeypatch.setattr(trust, "acts_as_root", lambda: True)
-    assert obeyed_environ(names) == {"DOCKER_CONFIG": "/mine", "DOCKER_HOST": "tcp://x"}
+    assert trusted_environ(names) == {"DOCKER_CONFIG": "/mine", "DOCKER_HOST": "tcp://x"}
     monkeypatch.setattr(trust, "acts_as_root", lambda: False)
-    assert obeyed_environ(names)["HOME"] == "/theirs"
+    assert trusted_environ(names)["HOME"] == "/theirs"
 
 
 def test_an_ordinary_user_obeys_whatever_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     given(monkeypatch, {"/a": (DIRECTORY | 0o777, 1000)})
     monkeypatch.setattr(trust, "acts_as_root", lambda: False)
-    assert is_obeyed("/a/b")
+    assert is_trusted_path("/a/b")
     monkeypatch.setattr(trust, "acts_as_root", lambda: True)
-    assert not is_obeyed("/a/b")
+    assert not is_trusted_path("/a/b")
 
 
 def test_nobody_but_user_0_acts_as_root(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +195,7 @@ def test_the_owner_of_a_file_is_unknown_where_a_users_fuse_file_system_reports_i
     assert os.lstat("/proc").st_dev != os.lstat("/").st_dev
     for path in ("/proc", "/proc/sys/kernel", "/usr/../proc/sys"):
         assert writable_by_others(path) == (None if is_trusted else "/proc")
-    assert (why_not_lasting("/proc/sys") is None) is is_trusted
+    assert (why_not_shareable("/proc/sys") is None) is is_trusted
     assert writable_by_others("/sys/kernel", "/proc") == (None if is_trusted else "/proc")
     assert writable_by_others(os.path.realpath("/usr/bin/env")) is None
 

@@ -6,7 +6,7 @@ import pytest
 
 from gpubind import plan
 from gpubind.documents.needs import render_needs_tsv
-from gpubind.image.gpucode import gpu_code_of
+from gpubind.image.gpucode import collect_gpu_code
 from gpubind.image.needs import read_needs
 from gpubind.model import Request
 from tests.support.amd import alternatives, amd_host, core_sdk, kernel, opt
@@ -74,7 +74,7 @@ def test_an_image_with_rocm_of_its_own_gets_devices_and_none_of_the_hosts(
 def test_the_processors_of_rocblas_in_a_wheel_are_read_from_its_names() -> None:
     library = f"{SITE}/_rocm_sdk_libraries_gfx94X_dcgpu/lib/rocblas/library"
     made = image(glibc(), built("'7.13.61000'"), {f"{library}/Kernels.so-000-gfx942.hsaco": ""})
-    assert [(one.path, one.gpu_code.code) for one in gpu_code_of(made.tree, [SITE])] == [(library, ("gfx942",))]
+    assert [(one.path, one.gpu_code.code) for one in collect_gpu_code(made.tree, [SITE])] == [(library, ("gfx942",))]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 from gpubind import plan
 from gpubind.documents.mounts.cdi import render_cdi
 from gpubind.inventory.cdi.specs import read_registry
-from gpubind.launch.lasting import _names, restarts
+from gpubind.launch.lasting import _names, restart_severity
 from gpubind.model import Request
 from gpubind.planner.placement import cdi_layout
 from tests.support.driver import V, host, kernel, rhel
@@ -230,7 +230,7 @@ def test_what_is_created_for_later_is_told_louder(
     words: tuple[str, ...], is_created: bool, severity: Optional[str]
 ) -> None:
     begun = start(*words, program="docker", version=None)
-    assert restarts(begun, "created" if is_created else "kept") == severity
+    assert restart_severity(begun, "created" if is_created else "kept") == severity
 
 
 @pytest.mark.parametrize(
@@ -246,4 +246,4 @@ def test_what_is_created_for_later_is_told_louder(
 def test_exec_removes_a_container_unless_the_user_keeps_it(
     program: str, words: tuple[str, ...], severity: Optional[str]
 ) -> None:
-    assert restarts(start(*words, program=program, version=None), "removed") == severity
+    assert restart_severity(start(*words, program=program, version=None), "removed") == severity

@@ -83,9 +83,9 @@ def test_a_line_without_a_container_does_not_wait_for_python(tmp_path: Path, nam
 
 def test_a_shim_hands_each_line_that_needs_a_plan_to_wrap() -> None:
     for case in wrapped_cases():
-        words = PROGRAMS[os.path.basename(case.words[0])].start_words if case.words[0] in PROGRAMS else ()
+        words = PROGRAMS[os.path.basename(case.words[0])].start_subcommands if case.words[0] in PROGRAMS else ()
         assert not words or any(f" {word} " in f" {' '.join(case.words[1:])} " for word in words), case.words
-    assert {*_STARTS, "build", "buildx"} <= set(PROGRAMS["docker"].start_words)
+    assert {*_STARTS, "build", "buildx"} <= set(PROGRAMS["docker"].start_subcommands)
 
 
 def test_a_shim_starts_a_line_with_gpus_through_wrap(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import gpubind
 from gpubind.errors import UsageError
-from gpubind.launch.trial import SCRIPT_LIMIT, STARTS_LIMIT, WORDS_LIMIT, parse_answers, per_start, script
+from gpubind.launch.trial import SCRIPT_LIMIT, STARTS_LIMIT, WORDS_LIMIT, make_script, parse_answers, split_batches
 from gpubind.model.data import BUNDLED_HOSTS
 from gpubind.model.trial import Prediction
 from tests.support.commands import gpubind as run
@@ -36,7 +36,7 @@ def loads(path: str, loader: str = "loader") -> Prediction:
 
 def said(asked: list[Prediction], shell: tuple[str, ...] = ("sh",), **options: Any) -> Any:
     """What the shell answers to the script of *asked*."""
-    done = subprocess.run([*shell, "-c", script(asked, NONCE)], capture_output=True, **options)
+    done = subprocess.run([*shell, "-c", make_script(asked, NONCE)], capture_output=True, **options)
     return parse_answers(done.stdout.decode("utf-8", "surrogateescape"), NONCE)
 
 
@@ -120,16 +120,16 @@ def test_only_what_begins_with_the_nonce_is_an_answer(text: str, answers: dict[i
 
 def test_a_start_asks_as_much_as_one_word_of_a_command_line_holds() -> None:
     asked = [loads("/" + "x" * 4000) for _ in range(40)]
-    starts = list(per_start(asked, has_shell=True))
+    starts = list(split_batches(asked, has_shell=True))
     assert [one for several in starts for one in several] == asked
     assert len(starts) > 1
     assert max(map(len, starts)) == len(starts[0])
-    assert max(len(script(several, NONCE)) for several in starts) < 2 * SCRIPT_LIMIT == 128 << 10
+    assert max(len(make_script(several, NONCE)) for several in starts) < 2 * SCRIPT_LIMIT == 128 << 10
 
 
 def test_without_a_shell_each_file_takes_a_start_and_there_are_not_many() -> None:
     asked = [Prediction("program", "a", ("a",), True), *(loads(str(at)) for at in range(100))]
-    assert list(per_start(asked, has_shell=False)) == [(one,) for one in asked[1 : STARTS_LIMIT + 1]]
+    assert list(split_batches(asked, has_shell=False)) == [(one,) for one in asked[1 : STARTS_LIMIT + 1]]
 
 
 ROOT = Path(__file__).parents[2]

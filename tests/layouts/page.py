@@ -9,7 +9,7 @@ from typing import NamedTuple
 import gpubind
 from gpubind.documents import PERSISTENT_DOCUMENTS
 from gpubind.errors import GpubindError
-from gpubind.launch.prepare import Files, layout_of, staged, write_generated
+from gpubind.launch.prepare import FilePolicy, layout_of, write_generated, write_start_files
 from gpubind.model import Plan
 from gpubind.planner.placement import GPUBIND_LAYOUT, Layout
 from gpubind.planner.planning import PlanQuery, plan_or_empty
@@ -64,14 +64,14 @@ def contained(form: str) -> Layout:
 @cache
 def given(name: str, form: str) -> Given:
     """Return what the format *form* gives on the host of the layout called *name*."""
-    plan, files = plan_in(name, layout_in(form)), Files(write=False)
+    plan, files = plan_in(name, layout_in(form)), FilePolicy(write=False)
     names, lost = names_of(plan.mounts), frozenset[str]()
     try:
         if form in DOCUMENTS:
             PERSISTENT_DOCUMENTS[form].document.render(plan, write_generated(plan.generated, {}, files))
         else:
             start = gpubind.open_runtime(host_of(name), form)
-            words = start.runtime.arguments(plan, start, staged(plan, start, files))
+            words = start.runtime.arguments(plan, start, write_start_files(plan, start, files))
             lost = frozenset(last(decision.subject) for decision in words.decisions) if words else lost
     except GpubindError as error:
         return Given(frozenset(), lost, error.code)

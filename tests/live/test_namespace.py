@@ -72,12 +72,12 @@ def cover(host: LiveTree, bind: Bind) -> Cover:
 
 def number(image: LiveTree, real_image: str, namespace: Namespace, path: str) -> Optional[int]:
     """The inode that *path* is; None if it is nothing."""
-    place = namespace.look(path)
+    place = namespace.resolve(path)
     if isinstance(place, Missing):
         return None
     if place.tree is None or place.tree is image:  # of the image, or made for a mount point
-        return os.lstat(real_image + (place.path if place.tree is None else place.at)).st_ino
-    return os.lstat(place.tree.real(place.at)).st_ino
+        return os.lstat(real_image + (place.path if place.tree is None else place.tree_path)).st_ino
+    return os.lstat(place.tree.real(place.tree_path)).st_ino
 
 
 def of_kernel(image: str, host: str, binds: list[Bind], paths: list[str]) -> tuple[list[Bind], list[Optional[int]]]:

@@ -9,7 +9,7 @@ import pytest
 
 from gpubind.loader.container import Container
 from gpubind.loader.hwcaps import Cpu
-from gpubind.loader.search import Failure
+from gpubind.loader.search import LoadFailure
 from gpubind.model import ContainerPath, EnvVar, HostPath, Mount
 from tests.support.elf import AARCH64, I386, elf
 from tests.support.images import GLIBC, glibc, image
@@ -46,7 +46,7 @@ def needs(*names: str, soname: str = "libx.so.1", **facts: object) -> bytes:
     return elf(soname, needed=names, **facts)  # type: ignore[arg-type]
 
 
-def brief(failures: tuple[Failure, ...]) -> list[tuple[str, str]]:
+def brief(failures: tuple[LoadFailure, ...]) -> list[tuple[str, str]]:
     return [(failure.kind, failure.name) for failure in failures]
 
 

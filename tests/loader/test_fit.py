@@ -8,7 +8,7 @@ import pytest
 
 from gpubind import plan
 from gpubind.image.facts import Image
-from gpubind.loader.search import newest
+from gpubind.loader.search import newest_version
 from gpubind.model import ContainerPath, Plan, Request
 from tests.support.driver import V, host, kernel, libraries
 from tests.support.elf import elf
@@ -203,7 +203,7 @@ def test_without_an_image_shared_loaders_are_left_out_with_a_note() -> None:
     ],
 )
 def test_versions_compare_as_numbers(definitions: tuple[str, ...], version: Optional[str]) -> None:
-    assert newest(definitions, "GLIBC") == version
+    assert newest_version(definitions, "GLIBC") == version
 
 
 def test_a_link_loop_in_an_image_is_no_library() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from gpubind.launch.prepare import preflight_on
+from gpubind.launch.prepare import make_preflight
 from gpubind.loader.linkage import LinkedFile, LinkUse
 from gpubind.model import Request
 from gpubind.planner.planning import PlanQuery
@@ -22,7 +22,7 @@ def linked(cuda: bytes, *parts: Spec, program: Optional[str] = None, blind: bool
     """What is linked in an image of glibc 2.36 and *parts*, with a libcuda like that, by file."""
     on = host(rhel(), kernel(), {PATH: cuda})
     opened = None if blind else image(glibc("2.36"), *parts)
-    start = preflight_on(on, PlanQuery(Request(), None), opened, program=program)
+    start = make_preflight(on, PlanQuery(Request(), None), opened, program=program)
     return {file.path: file for file in linkage_of(start)}
 
 

@@ -12,7 +12,7 @@ import pytest
 from gpubind.files.facts import NAMED_LIBRARIES
 from gpubind.files.live import LiveTree
 from gpubind.loader.container import Container
-from gpubind.loader.namespace import OwnMounts, UserBind
+from gpubind.loader.namespace import UserBind, UserMounts
 from gpubind.loader.search import Loader
 from gpubind.model import ContainerPath, EnvVar, HostPath, Missing, Mount
 from tests.support.elf import elf
@@ -42,7 +42,7 @@ class Place:
             {f"/lib/{m.source.rpartition('/')[2]}": elf("libhost.so") for m in mounts if m.source}, "/h"
         )
         own = str(own_mounts.pop("own", ""))
-        values = OwnMounts(tuple(self.bind(*bind) for bind in binds), **own_mounts)  # type: ignore[arg-type]
+        values = UserMounts(tuple(self.bind(*bind) for bind in binds), **own_mounts)  # type: ignore[arg-type]
         env = (EnvVar("LD_LIBRARY_PATH", "prepend", LIBS, ":", "libraries"),)
         return Container(image(glibc(), inside).loader, host, mounts, env, own, values, self.local)
 
@@ -52,7 +52,7 @@ class Place:
         if found is None:
             return None
         whose = "plan:" if found.mount else "" if found.bind else "image:"
-        return whose + found.at
+        return whose + found.tree_path
 
 
 def planned(target: str) -> Mount:
@@ -161,14 +161,16 @@ def test_links_in_circles_across_binds_end(tmp_path: Path) -> None:
 
 def test_a_bind_of_what_is_not_there_brings_nothing(place: Place) -> None:
     made = place.container({}, ("/nowhere", "/opt"))
-    assert made.unseen == ()
+    assert made.unreadable_mounts == ()
     assert place.of(made, "/opt/x") is None
 
 
 def test_binds_of_a_host_that_is_elsewhere_are_not_seen(place: Place) -> None:
     binds = (place.bind("/site", "/opt/site"),)
-    made = Container(image(glibc()).loader, recorded_tree({}), (), (), "", OwnMounts(binds, unseen=("--overlay x",)))
-    assert made.unseen == ("--overlay x", f"{place.root}/site, bound to /opt/site")
+    made = Container(
+        image(glibc()).loader, recorded_tree({}), (), (), "", UserMounts(binds, unknown_options=("--overlay x",))
+    )
+    assert made.unreadable_mounts == ("--overlay x", f"{place.root}/site, bound to /opt/site")
     assert made.locate("/opt/site/lib/libmpi.so.12") is None
 
 
@@ -223,7 +225,7 @@ def test_the_tree_of_a_container_answers_as_the_tree_that_holds_the_file(tmp_pat
     names = {".rodata": b"\0libnvidia-ml.so.1\0" + bytes(2 << 20)}
     place = Place(tmp_path / "place", {"/site/libbig.so": elf("libbig.so", more=names)})
     inside = make_tree(tmp_path / "image", {**glibc(), "/opt/libown.so": elf("libown.so", more=names)})
-    binds = OwnMounts((place.bind("/site", "/opt/site"),))
+    binds = UserMounts((place.bind("/site", "/opt/site"),))
     tree = Container(Loader(inside), recorded_tree({}), (), (), "", binds, place.local).tree
     for path, there, at in [
         ("/opt/libown.so", inside, "/opt/libown.so"),
@@ -246,5 +248,5 @@ def test_a_directory_of_the_plan_is_looked_into(tmp_path: Path) -> None:
 def test_a_tree_of_this_machine_is_asked_for_a_path_of_another_root_as_for_none() -> None:
     local = LiveTree("/proc")
     bind = UserBind(HostPath("/etc"), ContainerPath("/etc"))
-    made = Container(image(glibc()).loader, recorded_tree({}), (), (), "", OwnMounts((bind,)), local)
-    assert made.unseen == ("/etc, bound to /etc",)
+    made = Container(image(glibc()).loader, recorded_tree({}), (), (), "", UserMounts((bind,)), local)
+    assert made.unreadable_mounts == ("/etc, bound to /etc",)

@@ -148,7 +148,7 @@ MODULES = {
     "launch/execute.py": {
         "os.path.abspath",
         "subprocess",
-    },  # of the package; `run_in_front` says that it runs a program
+    },  # of the package; `run_in_foreground` says that it runs a program
 }
 
 

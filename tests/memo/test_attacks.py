@@ -21,7 +21,7 @@ import pytest
 import gpubind
 from gpubind.machine import system
 from gpubind.memo import files, storing
-from gpubind.memo.questions import DIGEST_SIZE, ask
+from gpubind.memo.questions import DIGEST_SIZE, run_query
 from gpubind.memo.recorder import Recorder
 from tests.law.__main__ import PROGRAM
 from tests.support.apart import apart
@@ -136,16 +136,16 @@ def test_a_link_that_was_put_in_the_place_of_a_file_or_of_a_directory_above_is_n
     for place in ("in/a", "out"):
         (tmp_path / place / "file").write_text("the same")
     path = str(tmp_path / "in/a/file")
-    right = ask("content", path)
+    right = run_query("content", path)
     assert isinstance(right, tuple)
     os.unlink(path)
     os.symlink("../../out/file", path)
-    assert (ask("content", path), ask("opened", path)) != (right, right)
-    assert isinstance(ask("content", path), int)
+    assert (run_query("content", path), run_query("opened", path)) != (right, right)
+    assert isinstance(run_query("content", path), int)
     shutil.rmtree(tmp_path / "in/a")
     (tmp_path / "in/a").symlink_to("../out")
-    assert {type(ask(kind, path)) for kind in ("content", "opened")} == {int}
-    assert isinstance(ask("names", str(tmp_path / "in/a")), int)
+    assert {type(run_query(kind, path)) for kind in ("content", "opened")} == {int}
+    assert isinstance(run_query("names", str(tmp_path / "in/a")), int)
 
 
 @pytest.mark.parametrize("kind", ["content", "opened"])
@@ -167,7 +167,7 @@ def test_a_fifo_that_is_exchanged_for_a_file_is_never_opened(kind: str, tmp_path
     with exchanging(path, tmp_path / "link"):
         writer.start()
         for _ in range(2000):
-            ask(kind, str(path))
+            run_query(kind, str(path))
         is_over.set()
         writer.join()
     assert met == []
@@ -177,9 +177,9 @@ def test_a_file_of_another_user_is_not_read_through_a_link_while_it_is_exchanged
     (tmp_path / "file").write_text("own")
     (tmp_path / "secret").write_text("secret")
     (tmp_path / "link").symlink_to("secret")
-    secret = ask("content", str(tmp_path / "secret"))
+    secret = run_query("content", str(tmp_path / "secret"))
     with exchanging(tmp_path / "file", tmp_path / "link"):
-        answers = {ask("content", str(tmp_path / "file")) for _ in range(2000)}
+        answers = {run_query("content", str(tmp_path / "file")) for _ in range(2000)}
     assert secret not in answers
 
 

@@ -191,7 +191,7 @@ def test_a_program_that_was_run_or_a_script_that_says_its_version_is_not_believe
     script = bench.work / "script"
     script.write_text("#!/bin/sh\n")
     with Recorder(lambda status: None) as recorder:
-        asked.asked_program(str(script))
+        asked.report_program(str(script))
     assert recorder.refused == f"a script says its version: {script}"
 
 

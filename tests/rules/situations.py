@@ -20,7 +20,7 @@ from gpubind.model.requirements import Expectation
 from gpubind.model.trial import Trial
 from gpubind.planner import empty_plan
 from gpubind.planner.placement import GPUBIND_LAYOUT, SINGULARITY_LAYOUT
-from gpubind.rules.policy import judge
+from gpubind.rules.policy import check_policy
 from gpubind.rules.preflight import Preflight, preflight
 from gpubind.rules.table import check
 from gpubind.runtimes.runtime import Start
@@ -72,7 +72,7 @@ class Case(NamedTuple):
 def found(situation: Situation) -> tuple[Finding, ...]:
     """Everything that check says."""
     if situation.policy and situation.image is not None:
-        return tuple(judge(read_needs(situation.image), parse_policy(situation.policy.encode())))
+        return tuple(check_policy(read_needs(situation.image), parse_policy(situation.policy.encode())))
     return check(started(situation))
 
 

@@ -12,7 +12,7 @@ from gpubind.formats.text.requirements import parse_policy
 from gpubind.image.needs import read_needs
 from gpubind.image.open import open_image
 from gpubind.model import CudaNote
-from gpubind.rules.policy import judge
+from gpubind.rules.policy import check_policy
 from tests.image.cuda_trees import SITE, torch
 from tests.support.commands import gpubind
 from tests.support.elf import elf
@@ -104,7 +104,7 @@ CASES = [
 def findings(tmp_path: Path, policy: str, tree: Spec, program: Optional[str] = None) -> list[Any]:
     make_tree(tmp_path / "image", tree).close()
     with open_image(str(tmp_path / "image")) as image:
-        return list(judge(read_needs(image, program), parse_policy(policy.encode())))
+        return list(check_policy(read_needs(image, program), parse_policy(policy.encode())))
 
 
 @pytest.mark.parametrize(("policy", "tree", "code"), CASES)

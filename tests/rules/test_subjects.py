@@ -6,12 +6,12 @@ from typing import Any, Optional
 
 import pytest
 
-from gpubind.launch.prepare import preflight_on
+from gpubind.launch.prepare import make_preflight
 from gpubind.model import Request
 from gpubind.model.findings import finding_texts
 from gpubind.planner.planning import PlanQuery
 from gpubind.rules.subjects import SUBJECTS
-from gpubind.rules.table import applying
+from gpubind.rules.table import applicable_rules
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import MUSL, glibc, image, sandbox
 from tests.support.trees import Node, Spec
@@ -30,8 +30,8 @@ def applied(
 ) -> set[str]:
     """The codes of the rules that apply to an image on an ordinary host that also has *spec* and *environ*."""
     there = host(rhel(), kernel(), spec or {}, environ=environ)
-    preflight = preflight_on(there, PlanQuery(Request(libc=libc)), image(of or glibc()))
-    return {rule.code for rule in applying(preflight)}
+    preflight = make_preflight(there, PlanQuery(Request(libc=libc)), image(of or glibc()))
+    return {rule.code for rule in applicable_rules(preflight)}
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)

@@ -8,7 +8,7 @@ import pytest
 
 import gpubind
 from gpubind.image.needs import read_needs
-from gpubind.image.synapse import release_of
+from gpubind.image.synapse import parse_synapse_release
 from gpubind.model import Finding
 from tests.rules.situations import Situation, found
 from tests.support.amd import LIB, RENDER, VIDEO
@@ -104,7 +104,7 @@ def test_needs_has_a_row_for_synapseai_with_its_release() -> None:
     [("1.24.0-ee698fb", "1.24.0"), ("1.16.1-7", "1.16.1"), ("1.24.0.482", "1.24.0"), ("1.24", None), ("x1.2.3", None)],
 )
 def test_a_release_is_the_first_three_numbers(version: str, release: Optional[str]) -> None:
-    assert release_of(version) == release
+    assert parse_synapse_release(version) == release
 
 
 def test_the_version_of_the_kernel_driver_is_in_the_plan() -> None:

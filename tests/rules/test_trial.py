@@ -10,7 +10,7 @@ from gpubind.model import Finding
 from gpubind.model.trial import Prediction, Trial
 from gpubind.planner.placement import SINGULARITY_LAYOUT
 from gpubind.rules.table import check
-from gpubind.rules.trial import NO_DEVICE, answered, predictions
+from gpubind.rules.trial import NO_DEVICE, compare_answer, predictions
 from tests.rules.cases_host import K80, healthy, lacking, on_the_bus
 from tests.rules.cases_image import HOST, LIB, SELF_MADE, needing
 from tests.rules.situations import Situation, found, started
@@ -220,7 +220,7 @@ CUDA = Prediction("driver", "cuInit", ("python3",), True)
 def test_an_answer_is_compared_with_the_prediction(
     asked: Prediction, status: Optional[int], said: str, told: str, is_wrong: bool
 ) -> None:
-    tried = answered(asked, status, said)
+    tried = compare_answer(asked, status, said)
     assert (tried.said.startswith(told), tried.is_wrong) == (True, is_wrong)
 
 
@@ -230,8 +230,10 @@ def wrong(*tried: Any) -> list[Finding]:
 
 
 def test_a_wrong_prediction_is_one_finding_for_each_kind_of_mistake_with_the_files() -> None:
-    many = [answered(LOADS._replace(subject=f"/x/lib{at}.so"), 127, "no") for at in range(7)]
-    made = wrong(*many, answered(LACKS, 0, ""), answered(LACKS, 127, "libz.so: none"), answered(RUNS, 1, ""))
+    many = [compare_answer(LOADS._replace(subject=f"/x/lib{at}.so"), 127, "no") for at in range(7)]
+    made = wrong(
+        *many, compare_answer(LACKS, 0, ""), compare_answer(LACKS, 127, "libz.so: none"), compare_answer(RUNS, 1, "")
+    )
     assert [finding.subject for finding in made] == ["lib0.so", "libcuda.so.1", "libcuda.so.1", "solve"]
     assert made[0].where == "/x/lib0.so, /x/lib1.so, /x/lib2.so, /x/lib3.so and 3 others"
     assert len({finding.what.partition(" ")[2] for finding in made}) == 4
@@ -239,7 +241,7 @@ def test_a_wrong_prediction_is_one_finding_for_each_kind_of_mistake_with_the_fil
 
 
 def test_the_commands_for_a_bug_report_name_the_start() -> None:
-    (made,) = wrong(answered(CUDA, 1, "cuInit says 999"))
+    (made,) = wrong(compare_answer(CUDA, 1, "cuInit says 999"))
     first, second = (made.command or "").split("\n")
     assert first == "gpubind record -o host.json"
     start = "gpubind check --try --backend bwrap --image test --program"
@@ -247,4 +249,9 @@ def test_the_commands_for_a_bug_report_name_the_start() -> None:
 
 
 def test_a_right_prediction_is_no_finding() -> None:
-    assert wrong(answered(LOADS, 0, ""), answered(LACKS, 127, "libX11.so.6: none"), answered(RUNS, 0, "")) == []
+    assert (
+        wrong(
+            compare_answer(LOADS, 0, ""), compare_answer(LACKS, 127, "libX11.so.6: none"), compare_answer(RUNS, 0, "")
+        )
+        == []
+    )

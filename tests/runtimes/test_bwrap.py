@@ -13,12 +13,12 @@ import pytest
 from gpubind import plan
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.image.facts import Image
-from gpubind.loader.namespace import OwnMounts
+from gpubind.loader.namespace import UserMounts
 from gpubind.model import ContainerPath, EnvVar, HostPath, Request
 from gpubind.planner.placement import GPUBIND_LAYOUT as LAYOUT
 from gpubind.runtimes.bubblewrap.bwrap import BWRAP, HOST_FILES
 from gpubind.runtimes.bubblewrap.environment import environment
-from gpubind.runtimes.bubblewrap.options import UserBwrapOptions, read_options
+from gpubind.runtimes.bubblewrap.options import UserBwrapOptions, parse_user_options
 from gpubind.runtimes.bubblewrap.root import REBUILD_LIMIT
 from gpubind.runtimes.cmdline.programs import Action
 from gpubind.runtimes.edits import RuntimeArguments
@@ -126,7 +126,7 @@ PLAN_ENV = (
 
 def shell_of(spec: Spec, environ: dict[str, str], *arguments: str) -> tuple[str, ...]:
     """The shell and its script that stand before the command."""
-    return environment(PLAN_ENV, environ, read_options(arguments), image(spec).tree)[1]
+    return environment(PLAN_ENV, environ, parse_user_options(arguments), image(spec).tree)[1]
 
 
 def test_a_shell_of_the_image_reads_its_environment_files() -> None:
@@ -190,14 +190,14 @@ def test_the_script_gives_what_apptainer_would(tmp_path: Path, shell: list[str])
 
 def test_the_users_search_path_comes_first_and_nothing_is_empty() -> None:
     tree = image(sandbox("export LD_LIBRARY_PATH=/own::/other:")).tree
-    given = read_options(("--setenv", "LD_LIBRARY_PATH", "/user"))
+    given = parse_user_options(("--setenv", "LD_LIBRARY_PATH", "/user"))
     made = dict(environment(PLAN_ENV, {"LD_LIBRARY_PATH": "/host"}, given, tree)[2])
     assert made["LD_LIBRARY_PATH"] == "/user:/.gpubind/libs:/own:/other"
 
 
 def test_without_a_shell_what_is_known_of_the_image_is_set() -> None:
     tree = image(sandbox("export FOO=a BAR=b\nPLAIN=x\nexport CUDA_VISIBLE_DEVICES=3")).tree
-    options, _, made = environment(PLAN_ENV, {"FOO": "host"}, read_options(("--setenv", "BAR", "user")), tree)
+    options, _, made = environment(PLAN_ENV, {"FOO": "host"}, parse_user_options(("--setenv", "BAR", "user")), tree)
     env = dict(made)
     assert (env["FOO"], env["BAR"], env["CUDA_VISIBLE_DEVICES"]) == ("a", "user", "0")
     assert "PLAIN" not in env
@@ -262,7 +262,7 @@ def test_a_file_that_the_host_lacks_is_the_images_own() -> None:
     assert pairs(made, "--ro-bind-try") == [("/etc/resolv.conf", "/etc/resolv.conf")]
 
 
-def brings(*arguments: str, **facts: Any) -> OwnMounts:
+def brings(*arguments: str, **facts: Any) -> UserMounts:
     opened = facts.pop("opened", None) or image(glibc())
     made = plan(host(rhel(), kernel()), Request(), image=opened, layout=LAYOUT)
     found = BWRAP.base_mounts(made, start_by("bwrap", arguments=arguments, tree=opened.tree, **facts))
@@ -291,15 +291,15 @@ def test_the_users_variables_and_what_cannot_be_looked_at_are_said() -> None:
         ("LD_LIBRARY_PATH", "prepend", "/u"),
         ("PATH", "set", "/p:/.gpubind/bin"),
     ]
-    assert made.unseen == ("--tmpfs /opt", "--args 3")
+    assert made.unknown_options == ("--tmpfs /opt", "--args 3")
     assert brings("--clearenv", environ={"LD_PRELOAD": "/x.so"}).env == ()
     assert [v.op for v in brings("--unsetenv", "LD_PRELOAD", environ={"LD_PRELOAD": "/x.so"}).env] == ["unset"]
 
 
 def test_options_are_read_as_bubblewrap_reads_them() -> None:
-    given = read_options(("--setenv", "A", "--bind", "--uid", "0", "--clearenv", "--setenv", "B", "1", "--chdir"))
+    given = parse_user_options(("--setenv", "A", "--bind", "--uid", "0", "--clearenv", "--setenv", "B", "1", "--chdir"))
     assert given == UserBwrapOptions(env=(("B", "1"),), clears_env=True)
-    assert read_options(("--size", "--bind", "--tmpfs", "/x")).unreadable_options == ("--tmpfs /x",)
+    assert parse_user_options(("--size", "--bind", "--tmpfs", "/x")).unreadable_options == ("--tmpfs /x",)
 
 
 def test_home_and_working_directory_are_there_and_writable() -> None:

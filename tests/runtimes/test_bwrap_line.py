@@ -11,7 +11,7 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.image.facts import Image
 from gpubind.model import ContainerPath, EnvVar, HostPath, Request
 from gpubind.planner.placement import GPUBIND_LAYOUT
-from gpubind.runtimes.bubblewrap.root import in_line
+from gpubind.runtimes.bubblewrap.root import arguments_in_line
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image
@@ -34,7 +34,9 @@ def options_of(
     tree = opened.tree if opened else None
     stage = stage_of(facts := {"staged": STAGED, **facts})
     start = start_by("bwrap", **{"arguments": arguments, "tree": tree, **facts})
-    return tuple(option.args for option in PROGRAMS["bwrap"].read(in_line(made, start, stage).options).options)
+    return tuple(
+        option.args for option in PROGRAMS["bwrap"].read(arguments_in_line(made, start, stage).options).options
+    )
 
 
 def variable(options: tuple[tuple[str, ...], ...], name: str) -> Optional[str]:

@@ -21,7 +21,7 @@ from gpubind.runtimes.cmdline.programs import Action
 from gpubind.runtimes.cmdline.reader import ParseFailure
 from gpubind.runtimes.cmdline.values import parse_list
 from gpubind.runtimes.edits import Bind, RuntimeArguments
-from gpubind.runtimes.engines.engines import DOCKER, INIT_PROGRAMS, NERDCTL, PODMAN, mount_word
+from gpubind.runtimes.engines.engines import DOCKER, INIT_PROGRAMS, NERDCTL, PODMAN, mount_value
 from gpubind.runtimes.engines.options import read_env_file, user_mounts
 from gpubind.runtimes.engines.remote import remote_docker
 from gpubind.runtimes.runtime import Command, Stage, Start, StartCall
@@ -299,28 +299,28 @@ HOSTILE = (
 
 @pytest.mark.parametrize("path", HOSTILE)
 def test_a_mount_says_any_path_as_the_programs_read_it(path: str) -> None:
-    word = mount_word(Bind(path, f"/x{path}", True))
+    word = mount_value(Bind(path, f"/x{path}", True))
     assert next(csv.reader([word], strict=True)) == ["type=bind", f"source={path}", f"target=/x{path}", "readonly"]
     assert parse_list(word)[1] == f"source={path}"
 
 
 @pytest.mark.parametrize("path", [path for path in HOSTILE if "," not in path])
 def test_nerdctl_splits_a_mount_at_its_commas_and_takes_quotes_and_blanks_as_they_are(path: str) -> None:
-    fields = NERDCTL.mount_word(Bind(path, f"/x{path}", True)).split(",")
+    fields = NERDCTL.mount_value(Bind(path, f"/x{path}", True)).split(",")
     assert fields == ["type=bind", f"source={path}", f"target=/x{path}", "readonly"]
 
 
 @pytest.mark.parametrize("path", ["/a,b", "/a\udcff"])
 def test_a_path_that_no_mount_of_nerdctl_says_is_named(path: str) -> None:
     with pytest.raises(RuntimeLimitError, match="unsayable-path") as caught:
-        NERDCTL.mount_word(Bind(path, "/x", True))
+        NERDCTL.mount_value(Bind(path, "/x", True))
     assert caught.value.where == path
 
 
 @pytest.mark.parametrize("path", ["/a\r\nb", "/a\udcff"])
 def test_a_path_that_no_mount_says_is_named(path: str) -> None:
     with pytest.raises(RuntimeLimitError, match="unsayable-path") as caught:
-        mount_word(Bind(path, "/x", True))
+        mount_value(Bind(path, "/x", True))
     assert caught.value.where == path
 
 

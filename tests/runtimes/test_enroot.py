@@ -13,13 +13,13 @@ import pytest
 from gpubind import open_host, plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.image.reference import native_reference
-from gpubind.launch.caller import begin
+from gpubind.launch.caller import read_start_facts
 from gpubind.memo.trace import CallersEnviron
 from gpubind.model import EnvVar, Plan, Request
 from gpubind.runtimes import RUNTIMES, enroot_files
 from gpubind.runtimes.cmdline.reader import ParseFailure, UserOptionValues
 from gpubind.runtimes.edits import RuntimeArguments
-from gpubind.runtimes.enroot import ENROOT, FILE, NODE, PLACE
+from gpubind.runtimes.enroot import ENROOT, FILE_OPTIONS, GPUBIND_TMPFS, NODE_OPTIONS
 from gpubind.runtimes.runtime import Start, StartCall
 from tests.support.commands import HOST, gpubind
 from tests.support.driver import host, kernel, rhel
@@ -56,18 +56,18 @@ def mounts(made: RuntimeArguments) -> list[str]:
 
 def test_files_are_read_only_and_their_mount_points_are_made_in_a_tmpfs() -> None:
     values = mounts(make())
-    assert values[0] == PLACE == "tmpfs:/.gpubind:tmpfs:x-create=dir,nosuid,nodev,noexec,mode=755,private"
+    assert values[0] == GPUBIND_TMPFS == "tmpfs:/.gpubind:tmpfs:x-create=dir,nosuid,nodev,noexec,mode=755,private"
     assert f"{CUDA}:x-create=auto,bind,ro,nosuid,nodev,private" in values
 
 
 def test_a_file_without_which_the_driver_works_does_not_end_the_start() -> None:
     values = mounts(make())
-    assert f"{CUDA}:{FILE}" in values
-    assert f"{SMI}:{SMI}:none:{FILE},nofail" in values
+    assert f"{CUDA}:{FILE_OPTIONS}" in values
+    assert f"{SMI}:{SMI}:none:{FILE_OPTIONS},nofail" in values
 
 
 def test_nodes_are_bound_only_where_dev_is_restricted() -> None:
-    node = f"/dev/nvidia0:/dev/nvidia0:none:{NODE}"
+    node = f"/dev/nvidia0:/dev/nvidia0:none:{NODE_OPTIONS}"
     wholes = [make(), make(environ={"ENROOT_RESTRICT_DEV": "no"}), make("--pid")]
     restricted = [
         make("--ipc"),
@@ -82,13 +82,13 @@ def test_nodes_are_bound_only_where_dev_is_restricted() -> None:
 
 
 def test_a_restricted_dev_gets_the_nodes_that_enroots_own_hook_adds() -> None:
-    assert f"/dev/gdrdrv:/dev/gdrdrv:none:{NODE}" in mounts(make("--ipc", nodes=("/dev/gdrdrv",)))
+    assert f"/dev/gdrdrv:/dev/gdrdrv:none:{NODE_OPTIONS}" in mounts(make("--ipc", nodes=("/dev/gdrdrv",)))
     assert "/dev/gdrdrv" not in str(make(nodes=("/dev/gdrdrv",)).options)
 
 
 def test_any_path_can_be_said() -> None:
-    value = enroot_files.mount_value("/a b/c:d\\e", "/x\ty", FILE)
-    assert value == f"/a\\040b/c\\072d\\134e:/x\\011y:none:{FILE}"
+    value = enroot_files.mount_value("/a b/c:d\\e", "/x\ty", FILE_OPTIONS)
+    assert value == f"/a\\040b/c\\072d\\134e:/x\\011y:none:{FILE_OPTIONS}"
     bind = next(enroot_files.user_binds([value], "/"))
     assert (bind.source, bind.target) == ("/a b/c:d\\e", "/x\ty")
 
@@ -337,7 +337,7 @@ def test_the_files_of_the_site_and_the_user_are_read_in_enroots_order(tmp_path: 
         for name in ("b.env", "a.env", "c.txt"):
             (tmp_path / directory / "environ.d" / name).write_text(f"A={directory}/{name}\n")
     environ = {"ENROOT_SYSCONF_PATH": f"{tmp_path}/site", "ENROOT_CONFIG_PATH": f"{tmp_path}/own"}
-    made = begin(RUNTIMES["enroot"], None, (), environ, open_host())
+    made = read_start_facts(RUNTIMES["enroot"], None, (), environ, open_host())
     assert list(made.facts.texts.values()) == ["A=site/a.env\n", "A=site/b.env\n", "A=own/a.env\n", "A=own/b.env\n"]
 
 
@@ -346,4 +346,4 @@ def test_what_a_container_has_besides_the_plan() -> None:
     binds = {bind.target for bind in ENROOT.base_mounts(planned(), made).binds}
     assert binds == {"/dev", "/proc", "/sys"}
     conf = start("--conf", "a.sh", "-e", "PATH=/p")
-    assert ENROOT.base_mounts(planned(), conf).unseen == ("--conf=a.sh",)
+    assert ENROOT.base_mounts(planned(), conf).unknown_options == ("--conf=a.sh",)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubind.errors import UsageError
-from gpubind.launch.wrap.command import Wrapped, arguments_of, own_options, parse_command
+from gpubind.launch.wrap.command import WrappedCommand, parse_command, split_options, user_options
 from gpubind.runtimes import WRAPPED
 from gpubind.runtimes.cmdline.programs import PROGRAMS, StartSubcommand
 from gpubind.runtimes.cmdline.reader import ParseFailure
@@ -37,7 +37,7 @@ def subcommand_of(runtime: str) -> tuple[str, ...]:
 @st.composite
 def lines(draw: st.DrawFn, runtime: str) -> list[str]:
     """Options of *runtime* in many spellings: whole, shortened or a letter; the value in the same word or the next."""
-    known = start_of(runtime).known
+    known = start_of(runtime).option_table
     words: list[str] = []
     for _ in range(draw(st.integers(0, 3))):
         name = draw(st.sampled_from(sorted(known.names)))
@@ -48,7 +48,7 @@ def lines(draw: st.DrawFn, runtime: str) -> list[str]:
     return words
 
 
-def wrapped_of(runtime: str, words: list[str]) -> Wrapped | None:
+def wrapped_of(runtime: str, words: list[str]) -> WrappedCommand | None:
     """Return what `wrap` makes of a start with the options *words*; None where it refuses it, or passes it through."""
     image = [] if start_of(runtime).operands in ("bundle", "rootfs") else [IMAGE]
     line = [*ASKS.get(runtime, ()), *words, *ROOTS.get(runtime, ()), *image, COMMAND]
@@ -65,8 +65,8 @@ def test_wrap_and_what_a_container_brings_read_the_same_options(runtime: str, da
     wrapped = wrapped_of(runtime, data.draw(lines(runtime)))
     if wrapped is None:
         return
-    read = WRAPPED[runtime].user_option_values(arguments_of(wrapped), {})
-    line = WRAPPED[runtime].parse_user_options(arguments_of(wrapped))
+    read = WRAPPED[runtime].user_option_values(user_options(wrapped), {})
+    line = WRAPPED[runtime].parse_user_options(user_options(wrapped))
     assert (line.skipped_errors, line.operand_indexes, line.insert_index, line.error) == ((), (), len(line.argv), None)
     gpu_flags = {option.position for option in wrapped.gpus.flags}
     users = [option for option in wrapped.options if option.position not in gpu_flags]
@@ -86,7 +86,7 @@ def test_exec_finds_the_image_where_wrap_does(runtime: str, data: st.DataObject)
     words = data.draw(lines(runtime))
     wrapped = wrapped_of(runtime, words)
     try:
-        own, rest = own_options(runtime, "exec", (*words, IMAGE, COMMAND))
+        own, rest = split_options(runtime, "exec", (*words, IMAGE, COMMAND))
     except UsageError:
         assert wrapped is None or runtime in ROOTS  # those words were the last option's value
         return
@@ -98,7 +98,7 @@ def test_exec_finds_the_image_where_wrap_does(runtime: str, data: st.DataObject)
 
 @pytest.mark.parametrize("words", [("-B", "--", "img", "cmd"), ("-B", "--", "--", "img", "cmd")])
 def test_a_value_that_looks_like_the_end_of_the_options_is_a_value(words: tuple[str, ...]) -> None:
-    assert own_options("apptainer", "exec", words) == (("-B", "--"), ("img", "cmd"))
+    assert split_options("apptainer", "exec", words) == (("-B", "--"), ("img", "cmd"))
 
 
 @pytest.mark.parametrize(("runtime", "words", "name", "value"), [
@@ -117,7 +117,7 @@ def test_backend_arguments_are_read_by_the_programs_rules(
 def test_an_option_that_its_program_refuses_without_a_value_is_refused(runtime: str, words: tuple[str, ...]) -> None:
     assert WRAPPED[runtime].parse_user_options(words).error == ParseFailure("no-value", 0)
     with pytest.raises(UsageError):
-        own_options(runtime, "exec", (*words, "img", "cmd"))
+        split_options(runtime, "exec", (*words, "img", "cmd"))
 
 
 @pytest.mark.parametrize("runtime", READ)

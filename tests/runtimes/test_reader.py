@@ -123,7 +123,7 @@ def test_every_word_is_an_option_a_value_or_the_rest(words: list[str]) -> None:
 
 @pytest.mark.parametrize("name", programs._texts())
 def test_no_table_has_an_option_twice(name: str) -> None:
-    known = programs.options_of(name)
+    known = programs.read_option_table(name)
     count = len(programs._texts()[name].replace("|", " ").split())
     unnamed = [option for option in known.letters.values() if option.name not in known.names]
     assert count == len(known.names) + len({option.name for option in unnamed})

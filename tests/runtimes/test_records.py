@@ -9,9 +9,9 @@ import pytest
 
 import gpubind
 from gpubind.image.reference import FILE_FORMS
-from gpubind.launch.caller import begin
+from gpubind.launch.caller import read_start_facts
 from gpubind.runtimes import ARGUMENT_FORMATS, PLAN_FORMATS, RUNTIMES, WRAPPED, runtime_of_format
-from gpubind.runtimes.cmdline.programs import EVERY, PROGRAMS, UNSUPPORTED_PROGRAMS
+from gpubind.runtimes.cmdline.programs import ALL_ACTIONS, PROGRAMS, UNSUPPORTED_PROGRAMS
 from gpubind.runtimes.cmdline.reader import UserOptionValues
 from gpubind.runtimes.edits import RuntimeArguments
 from gpubind.runtimes.runtime import NO_STAGE, PreparedStart
@@ -67,7 +67,7 @@ def test_only_a_program_whose_version_makes_a_difference_is_run_for_it(name: str
     program.write_text(f"#!/bin/sh\n: >{tmp_path}/run\n")
     program.chmod(0o755)
     with gpubind.open_host() as host:
-        begin(RUNTIMES[name], str(program), (), {}, host)
+        read_start_facts(RUNTIMES[name], str(program), (), {}, host)
     asked = ("apptainer", "singularity", "docker", "ch-run", "systemd-nspawn")
     assert (tmp_path / "run").exists() == (name in asked)
 
@@ -80,9 +80,9 @@ def test_the_command_line_of_each_runtime_is_read() -> None:
     )
     for name in WRAPPED:
         carried_out = {action for start in PROGRAMS[name].subcommands.values() for action in start.actions}
-        missing = sorted(set(EVERY) - carried_out)
+        missing = sorted(set(ALL_ACTIONS) - carried_out)
         assert_none(missing, f"{file}: no subcommand of {name} has `{{}}` among its `actions`")
-        assert all(PROGRAMS[name].start(action).operands != "joined" for action in EVERY)
+        assert all(PROGRAMS[name].start(action).operands != "joined" for action in ALL_ACTIONS)
 
 
 def test_what_nobody_sets_cannot_be_set_for_everybody() -> None:

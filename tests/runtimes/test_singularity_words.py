@@ -19,7 +19,7 @@ from gpubind.files import Tree
 from gpubind.image.facts import Image
 from gpubind.model import CAPABILITIES, ContainerPath, EnvVar, HostPath, Plan, Request
 from gpubind.runtimes.apptainer.binds import bind_value, mount_value, needs_mount
-from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, generated
+from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, generated_files
 from gpubind.runtimes.apptainer.exports import render_shell_lines, variable_changes, without_variables
 from gpubind.runtimes.apptainer.options import parse_site, read_env_file
 from gpubind.runtimes.apptainer.singularity import APPTAINER, LAYOUT, NO_GPU_FLAGS, SINGULARITY
@@ -289,7 +289,7 @@ def test_ours_goes_between_the_users_value_and_the_images(users: str, expected: 
 
 def test_without_evaluation_a_script_of_the_image_puts_ours_in_front_where_only_a_shell_knows() -> None:
     begun = start("--no-eval")
-    (script,) = generated(make(UNDECIDED), begun._replace(tree=UNDECIDED.tree)).values()
+    (script,) = generated_files(make(UNDECIDED), begun._replace(tree=UNDECIDED.tree)).values()
     for before, after in (("/own", f"{LIBS}:/own"), ("", LIBS)):
         shell = ["sh", "-euc", f'{script}printf %s "$LD_LIBRARY_PATH"']
         done = subprocess.run(shell, capture_output=True, text=True, check=True, env={"LD_LIBRARY_PATH": before})
@@ -299,32 +299,32 @@ def test_without_evaluation_a_script_of_the_image_puts_ours_in_front_where_only_
     assert "LD_LIBRARY_PATH" not in env(made)
     assert "library-path-last" not in [finding.code for finding in made.findings]
     for opened, other in ((VALUED, begun), (UNDECIDED, start()), (UNDECIDED, start("--no-eval", version=(1, 5, 0)))):
-        assert generated(make(opened), other._replace(tree=opened.tree)) == {}
-    assert generated(make(), begun) == {}
+        assert generated_files(make(opened), other._replace(tree=opened.tree)) == {}
+    assert generated_files(make(), begun) == {}
 
 
 def test_in_an_instance_the_script_puts_ours_in_front_for_the_commands_that_enter_it() -> None:
     """They get no value of --env."""
     begun = start()._replace(is_entered=True)
     for opened, is_needed in ((VALUED, True), (UNDECIDED, True), (image(glibc(), sandbox()), False)):
-        made = generated(make(opened), begun._replace(tree=opened.tree))
+        made = generated_files(make(opened), begun._replace(tree=opened.tree))
         assert [*made] == ([ENVIRONMENT_SCRIPT] if is_needed else [])
     users = start("--env", "LD_LIBRARY_PATH=/mine")._replace(is_entered=True, tree=VALUED.tree)
-    assert generated(make(VALUED), users) == {}
+    assert generated_files(make(VALUED), users) == {}
     told = [one.what for one in words(make(VALUED), users).findings if one.code == "library-path-last"]
     assert len(told) == 1
     assert told[0].startswith("--env LD_LIBRARY_PATH takes precedence only in the instance's own program")
     for value, is_needed in (("/mine", False), ("/mine:$LD_LIBRARY_PATH", True)):
         callers = start(environ={"APPTAINERENV_LD_LIBRARY_PATH": value})._replace(is_entered=True, tree=VALUED.tree)
-        assert [*generated(make(VALUED), callers)] == ([ENVIRONMENT_SCRIPT] if is_needed else [])
-        assert generated(make(VALUED), callers._replace(is_entered=False)) == {}
+        assert [*generated_files(make(VALUED), callers)] == ([ENVIRONMENT_SCRIPT] if is_needed else [])
+        assert generated_files(make(VALUED), callers._replace(is_entered=False)) == {}
     others = start("--env", "LD_LIBRARY_PATH=/mine")
     assert "library-path-last" not in [one.code for one in words(make(VALUED), others).findings]
 
 
 def test_where_no_place_can_be_made_the_script_follows_the_images_last_file() -> None:
     begun = start("--no-eval", "--writable")
-    assert generated(make(UNDECIDED), begun._replace(tree=UNDECIDED.tree)) == {
+    assert generated_files(make(UNDECIDED), begun._replace(tree=UNDECIDED.tree)) == {
         BASE_SCRIPT: 'LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}:/.singularity.d/libs"\n\n'
         f"LD_LIBRARY_PATH={LIBS}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}\nexport LD_LIBRARY_PATH\n"
     }

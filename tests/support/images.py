@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpubind.files.blob import Bytes
+from gpubind.files.blob import BytesBlob
 from gpubind.image.facts import Image, read_image
 from gpubind.image.layers import LayeredTree, LayerIndex, members_with_ident
 from gpubind.model import HostPath
@@ -79,6 +79,6 @@ def image_with_bytes(*parts: Spec) -> Image:
     spec: dict[str, Item] = {}
     for part in parts:
         spec.update(part)
-    layers, blob = LayerIndex(), Bytes(tar(spec))
+    layers, blob = LayerIndex(), BytesBlob(tar(spec))
     layers.add(blob, members_with_ident(blob))
     return read_image(LayeredTree(layers, HostPath("/images/test")), "test", "docker-archive")

@@ -23,7 +23,7 @@ import gpubind.cli.main
 import gpubind.cli.output
 import gpubind.launch.caller
 from gpubind.host import programs
-from gpubind.machine.listener import asked_program
+from gpubind.machine.listener import report_program
 from gpubind.memo import answer, files, filesystems, questions, storing
 from tests.support.driver import V, kernel, rhel
 from tests.support.images import glibc, sandbox
@@ -243,7 +243,7 @@ def bench_in(base: Path) -> Iterator[Bench]:
         return give(memo, rest)
 
     def probe(program: str) -> str:
-        asked_program(program)
+        report_program(program)
         return Path(program).read_bytes().decode("utf-8", "replace")
 
     def getpwuid(uid: int) -> Any:

@@ -10,7 +10,7 @@ import tarfile
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpubind.files.blob import Blob, BlobPart, Bytes
+from gpubind.files.blob import Blob, BlobPart, BytesBlob
 from gpubind.image.tar import members, open_sparse
 
 
@@ -49,7 +49,7 @@ def seen_by_gpubind(archive: Blob) -> Iterator[tuple[Seen, int]]:
 def by_gpubind(data: bytes) -> tuple[list[Seen], list[bytes]]:
     """Return the members, and the bytes of each file."""
     found, bodies = [], []
-    blob = Bytes(data, "archive")
+    blob = BytesBlob(data, "archive")
     for (seen, offset), (header, *_) in zip(seen_by_gpubind(blob), members(blob)):
         found.append(seen)
         if header.kind == "file":

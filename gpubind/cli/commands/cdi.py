@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpubind.cli.declarations import EXIT_CODES, JSON, Argument, PlanOptions, Subcommand, plan_options
-from gpubind.cli.options import open_host_of, query_of, reading
+from gpubind.cli.options import open_host_of, query_of, report_unreadable
 
 ACTIONS = ("list",)
 
@@ -20,7 +20,7 @@ def cdi(options: PlanOptions, *, action: str, json: bool) -> None:
     from gpubind.documents.cdi import cdi_table, render_cdi_json, stale_lines
 
     host, query = open_host_of(options), query_of(options)
-    with reading(host, query.validated_request()):
+    with report_unreadable(host, query.validated_request()):
         listing = list_cdi(host, query)
     if json:
         text = render_cdi_json(listing)
@@ -36,7 +36,7 @@ COMMANDS = {
         "cdi",
         cdi,
         cdi.__doc__ or "",
-        (JSON._replace(help="Print gpubind.cdi/1.", stands_for=""),),
+        (JSON._replace(help="Print gpubind.cdi/1.", expands_to=""),),
         (Argument("action", "|".join(ACTIONS), "What to do with them.", choices=ACTIONS, unknown="wrong-use"),),
         common=("--host", "--root", "--json"),
         examples=(

@@ -51,7 +51,7 @@ def check(
     request = _request(options, image, host, **check_options)._replace(linked=linked, lists_rules=chosen == "junit")
     with progress(quiet=quiet):
         reports = check_each(request, image or (None,), _hosts(options, host))
-    write_document(_rendered(chosen, reports, output, quiet=quiet, verbose=bool(verbose)), output)
+    write_document(_render(chosen, reports, output, quiet=quiet, verbose=bool(verbose)), output)
     _exit_on(reports, strict=strict)
 
 
@@ -75,7 +75,7 @@ def _request(
 ) -> CheckRequest:
     """Return what is checked, and how. Errors: `UsageError` for options that exclude each other."""
     from gpubind.api.check import CheckRequest
-    from gpubind.cli.settings import ignored_findings, site_severities
+    from gpubind.cli.settings import configured_severities, ignored_findings
     from gpubind.rules.table import known_codes
 
     _need_program(program, image)
@@ -90,8 +90,8 @@ def _request(
         only=known_codes(only or ()),
         reasons=ignored_findings(ignore or ()),
         gpu_code=gpu_code,
-        severities=site_severities(),
-        expected=_expected(options, expect, like, is_here=not host) if require is None else (),
+        severities=configured_severities(),
+        expected=_expectations(options, expect, like, is_here=not host) if require is None else (),
         tries=try_,
         policy=_policy(require, image),
     )
@@ -146,15 +146,15 @@ def _need_to_try(image: Texts, host: Texts, like: Optional[str], user: Optional[
     need_to_try(image[0] if image else None, is_recorded=bool(host), is_like=like is not None, user=user)
 
 
-def _expected(
+def _expectations(
     options: PlanOptions, path: Optional[str], like: Optional[str], *, is_here: bool
 ) -> tuple[Expectation, ...]:
     """Return what each host is to have: by the file *path*, and by the site, for this machine only."""
-    from gpubind.cli.settings import site_expectation
+    from gpubind.cli.settings import configured_expectation
 
     if path is not None and like is not None:
         raise UsageError("expect-with-like", "--expect is about what a host has, and --like about what a program takes")
-    expectations = [site_expectation() if is_here and like is None else None]
+    expectations = [configured_expectation() if is_here and like is None else None]
     if path is not None:
         from gpubind.api.requirements import read_expectation
 
@@ -169,13 +169,13 @@ def _format(chosen: str, *, quiet: bool) -> str:
     return chosen
 
 
-def _rendered(chosen: str, reports: list[Report], output: Optional[str], *, quiet: bool, verbose: bool) -> str:
+def _render(chosen: str, reports: list[Report], output: Optional[str], *, quiet: bool, verbose: bool) -> str:
     from gpubind.cli.output import has_colour, is_terminal, page_options, tables_as_text, width
     from gpubind.documents.check.report import verdict_line
     from gpubind.documents.check.text import WIDTH, render_check_text
 
     if len(reports) > 1:
-        return _several(chosen, reports, output, quiet=quiet, verbose=verbose)
+        return _render_matrix(chosen, reports, output, quiet=quiet, verbose=verbose)
     (report,) = reports
     if quiet:
         return verdict_line(report)
@@ -191,7 +191,7 @@ def _rendered(chosen: str, reports: list[Report], output: Optional[str], *, quie
     return f"{text}\n{tables_as_text([table], output, trial_line(report.trial))}"
 
 
-def _several(chosen: str, reports: list[Report], output: Optional[str], *, quiet: bool, verbose: bool) -> str:
+def _render_matrix(chosen: str, reports: list[Report], output: Optional[str], *, quiet: bool, verbose: bool) -> str:
     from gpubind.cli.output import has_colour, page_options, tables_as_text
     from gpubind.documents.check.several import (
         render_several,
@@ -225,8 +225,10 @@ COMMANDS = {
         check.__doc__ or "",
         (
             declared.LIKE,
-            Option("--host FILE|NAME", declared.HOST_HELP + _EACH, "Which host", repeats=True, choices=BUNDLED_HOSTS),
-            declared.IMAGE._replace(help=declared.IMAGE_HELP + _EACH, repeats=True),
+            Option(
+                "--host FILE|NAME", declared.HOST_HELP + _EACH, "Which host", is_repeatable=True, choices=BUNDLED_HOSTS
+            ),
+            declared.IMAGE._replace(help=declared.IMAGE_HELP + _EACH, is_repeatable=True),
             Option(
                 "--program PATH",
                 "Also check the program that will run, as it is found in the container.",
@@ -254,17 +256,17 @@ COMMANDS = {
                 "--only CODE",
                 "Count only these findings. Repeatable.",
                 "Filtering",
-                repeats=True,
+                is_repeatable=True,
                 choices=_codes,
-                commas=True,
+                splits_commas=True,
             ),
             Option(
                 "--ignore CODE[:SUBJECT][=REASON]",
                 "Do not count these findings. Repeatable.",
                 "Filtering",
-                repeats=True,
+                is_repeatable=True,
                 choices=_codes,
-                commas=True,
+                splits_commas=True,
             ),
             Option(
                 "--expect FILE",

@@ -69,9 +69,9 @@ def diff(
 
 def _standard_input() -> bytes:
     from gpubind.host.record import SIZE_LIMIT
-    from gpubind.machine.listener import cannot_sign
+    from gpubind.machine.listener import mark_uncacheable
 
-    cannot_sign("standard input is read")
+    mark_uncacheable("standard input is read")
     return b"" if sys.stdin is None else sys.stdin.buffer.read(SIZE_LIMIT + 1)
 
 
@@ -83,11 +83,11 @@ COMMANDS = {
         (
             LIKE._replace(
                 help=f"{LIKE.help} Repeatable: each is compared; one of one host, with gpubind's own plan.",
-                repeats=True,
+                is_repeatable=True,
             ),
             IMAGE._replace(
                 help=f"{IMAGE_HELP} Repeatable: only what `check` says, of the hosts and of these, is compared.",
-                repeats=True,
+                is_repeatable=True,
             ),
             Option(
                 "--snapshot",
@@ -104,7 +104,7 @@ COMMANDS = {
                 "HOST...",
                 "A record, a document of plan --json, a bundled record, `live` for this machine, a directory with a "
                 "driver, as for --root, or - for standard input.",
-                many=True,
+                takes_rest=True,
                 choices=("live", *BUNDLED_HOSTS),
             ),
         ),

@@ -111,14 +111,14 @@ def _is_log_file(path: str) -> bool:
 def _log_file(path: str) -> Iterator[bytes]:
     """Yield the log *path* as `_blocks`. Errors: `HostReadError` (code `unreadable-file`)."""
     from gpubind.image.open import suggest_path
-    from gpubind.machine.answers import could_not_look, lexists
+    from gpubind.machine.answers import inspection_error, lexists
     from gpubind.machine.regular import open_regular
 
     try:
         with open_regular(path).stream() as file:
             yield from _blocks(file, path)
     except OSError as error:
-        unread = could_not_look(path, error, "a log cannot be read")
+        unread = inspection_error(path, error, "a log cannot be read")
         unread.hint = unread.hint if lexists(path) else suggest_path(path)
         raise unread from error
 
@@ -134,17 +134,17 @@ def _has_log() -> bool:
 
 
 def _standard_input() -> Iterator[bytes]:
-    from gpubind.machine.answers import could_not_look
+    from gpubind.machine.answers import inspection_error
 
     try:
         yield from () if sys.stdin is None else _blocks(sys.stdin.buffer, "standard input")
     except OSError as error:
-        raise could_not_look("standard input", error, "a log cannot be read") from error
+        raise inspection_error("standard input", error, "a log cannot be read") from error
 
 
 def _blocks(file: BinaryIO, name: str) -> Iterator[bytes]:
     """Yield the log *name* in blocks that end with a line, unless a line is longer than a block."""
-    from gpubind.cli.output import complain
+    from gpubind.cli.output import write_stderr
 
     remainder = b""
     for _ in range(_LONGEST_LOG // _BLOCK):
@@ -155,7 +155,7 @@ def _blocks(file: BinaryIO, name: str) -> Iterator[bytes]:
         yield block + end if end else remainder
         remainder = remainder if end else b""
     else:
-        complain(f"warning: not-looked-at: {name}: only its first {_LONGEST_LOG >> 20} MiB were read\n")
+        write_stderr(f"warning: not-looked-at: {name}: only its first {_LONGEST_LOG >> 20} MiB were read\n")
     if remainder:
         yield remainder
 
@@ -190,7 +190,7 @@ COMMANDS = {
             ),
             format_option(("text", "json", "dot"))._replace(help="Of --tree: text, json, or dot for Graphviz. [text]"),
             VERBOSE._replace(help="Show every message of a log in full."),
-            JSON._replace(help="Print gpubind.explain/1, with --tree gpubind.tree/1.", stands_for=""),
+            JSON._replace(help="Print gpubind.explain/1, with --tree gpubind.tree/1.", expands_to=""),
         ),
         (
             Argument(
@@ -199,7 +199,7 @@ COMMANDS = {
                 "A soname, file name, path, device node or pattern; a code; lines that a program printed, with quotes "
                 "or without; the file of a log (./FILE if it is also called like a code or a file of the driver); or - "
                 "for a log on standard input. [a log that is redirected to standard input; else every code]",
-                many=True,
+                takes_rest=True,
                 required=False,
                 choices=_every_code,
             ),

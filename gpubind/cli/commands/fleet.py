@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpubind.fleet.answers import Engine
 
 ACTIONS = ("check", "plan", "record", "diff")
-_NOT_SENT = ("--allow-none", "--cdi-hook", "--require", "--stage-dir")
+_LOCAL_OPTIONS = ("--allow-none", "--cdi-hook", "--require", "--stage-dir")
 """Options about formats that are not asked of nodes, and one that is about none."""
 _FORMATS = ("table", "json", *FLEET_DOCUMENTS)
 ENGINES = ("slurm", "clustershell")
@@ -52,7 +52,7 @@ def fleet(
 
     from gpubind.api.fleet import ask_fleet
     from gpubind.cli.asking import fleet_request
-    from gpubind.cli.output import counting, page_options, write_document
+    from gpubind.cli.output import count_progress, page_options, write_document
     from gpubind.documents.diff.text import diff_document
     from gpubind.fleet.nodes import fold_nodes
 
@@ -64,7 +64,7 @@ def fleet(
         raise UsageError("wrong-use", "--json prints the answers as they come, and has no --output", hint=hint)
     request = fleet_request(action, nodes, engine, timeout, fanout, node_options, origins, is_sent=bootstrap)
     directory = _directory(output) if action == "record" else None
-    with counting("asking nodes", len(request.nodes)) as count:
+    with count_progress("asking nodes", len(request.nodes)) as count:
         outcome = ask_fleet(request, partial(_show, directory, count, json), records=action == "record")
     if page is not None:
         write_document(page(outcome.groups, action, fold_nodes, **render_options), output)
@@ -130,12 +130,12 @@ def _page(action: str, chosen: str) -> Optional[Callable[..., str]]:
 def _forwarded() -> tuple[Option, ...]:
     """Return the options that nodes get: those of the commands, without those about output. No variable sets them."""
     options = [*declared.PLAN_OPTIONS, declared.IMAGE]
-    options += [option for action in ACTIONS for option in command_of(action).own if option.group != "Output"]
-    by_name = {option.name: option for option in reversed(options) if option.name not in _NOT_SENT}
+    options += [option for action in ACTIONS for option in command_of(action).own_options if option.group != "Output"]
+    by_name = {option.name: option for option in reversed(options) if option.name not in _LOCAL_OPTIONS}
     return tuple(option._replace(preset="", required=False) for option in [*by_name.values()][::-1])
 
 
-_OWN = (
+_FLEET_OPTIONS = (
     Option(
         "-w, --nodes NODES",
         "Which nodes: `node[001-256]`, `@group` of ClusterShell's configuration.",
@@ -168,14 +168,14 @@ _OWN = (
     declared.OUTPUT._replace(
         help="Write to a file; of record, the directory in which each node has a file. [standard output]"
     ),
-    declared.VERBOSE._replace(help="Show notes, too.", repeats=True),
+    declared.VERBOSE._replace(help="Show notes, too.", is_repeatable=True),
 )
 COMMANDS = {
     "fleet": Subcommand(
         "fleet",
         fleet,
         fleet.__doc__ or "",
-        (*_forwarded(), *_OWN),
+        (*_forwarded(), *_FLEET_OPTIONS),
         (
             Argument(
                 "action",

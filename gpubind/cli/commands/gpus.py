@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpubind.cli.declarations import EXIT_CODES, JSON, PlanOptions, Subcommand, plan_options
-from gpubind.cli.options import open_host_of, query_of, reading
+from gpubind.cli.options import open_host_of, query_of, report_unreadable
 
 
 def gpus(options: PlanOptions, *, json: bool) -> None:
@@ -17,13 +17,13 @@ def gpus(options: PlanOptions, *, json: bool) -> None:
     from gpubind.documents.gpus import gpus_table, render_gpus_json
 
     host = open_host_of(options)
-    with reading(host):
+    with report_unreadable(host):
         listing = list_gpus(host, query_of(options))
     report(listing.findings, brief=True)
     if json:
         text = render_gpus_json(listing.listed)
     else:
-        shared = listing.all_of_them
+        shared = listing.all_gpus_node
         nothing = f"no GPU is known: all are {shared}" if shared else "this host has no GPU with a loaded driver"
         text = tables_as_text([gpus_table(listing.listed)], None) or f"{nothing}\n"
     write_document(text, None)
@@ -34,7 +34,7 @@ COMMANDS = {
         "gpus",
         gpus,
         gpus.__doc__ or "",
-        (JSON._replace(help="Print gpubind.gpus/1.", stands_for=""),),
+        (JSON._replace(help="Print gpubind.gpus/1.", expands_to=""),),
         common=("--nv", "--rocm", "--gpus", "--host", "--json"),
         examples=(
             ("list them", "gpubind gpus"),

@@ -63,7 +63,7 @@ def _report(line: Sequence[str], message: Message) -> None:
 
     An engine shows the log only if the start fails. Standard error is that of the container.
     """
-    from gpubind.cli.output import complain
+    from gpubind.cli.output import write_stderr
     from gpubind.documents.text import render_line
     from gpubind.launch.oci.log import log
     from gpubind.model import Finding
@@ -72,7 +72,7 @@ def _report(line: Sequence[str], message: Message) -> None:
         text = render_line(message)
         log(line, "warning", text.rstrip())
         if message.severity == "error":
-            complain(text)
+            write_stderr(text)
 
 
 _DECIDED = ("--nv", "--rocm", "--intel", "--caps", "--gpus", "--cdi-device", "--host", "--libdir")
@@ -83,7 +83,7 @@ COMMANDS = {
         oci_runtime,
         HELP,
         (Option("--runtime PROGRAM", "The runtime that takes over. [runc, or else crun, in PATH]", "Launch"),),
-        (Argument("line", "-- ARGS...", "The arguments of the runtime: create --bundle DIR ID...", many=True),),
+        (Argument("line", "-- ARGS...", "The arguments of the runtime: create --bundle DIR ID...", takes_rest=True),),
         common=("--runtime", "--root"),
         examples=(
             ("in the place of runc", "gpubind oci-runtime -- create --bundle DIR ID"),

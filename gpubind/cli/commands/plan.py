@@ -12,7 +12,7 @@ from gpubind.cli.options import open_host_of, open_image_of, query_of
 from gpubind.documents import ALLOW_NONE_FORMATS, FORMATS, PERSISTENT_DOCUMENTS, PLAN_DOCUMENTS
 from gpubind.errors import EXIT_FINDING, HostReadError, NothingToBindError, UsageError
 from gpubind.machine import system
-from gpubind.machine.answers import may
+from gpubind.machine.answers import has_access
 from gpubind.runtimes import ARGUMENT_FORMATS, DOCUMENT_FORMATS, PLAN_FORMATS
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def plan(
 
     report_memo(is_requested=verbose > 1)
     chosen, quoted = _format(format_ or [])
-    _need_fitting(chosen, bool(backend_arg), cdi_hook, like, allow_none=allow_none)
+    _require_matching_options(chosen, bool(backend_arg), cdi_hook, like, allow_none=allow_none)
     if cdi_hook is not None:
         _need_hook(cdi_hook)
     with progress(quiet=quiet):
@@ -91,7 +91,7 @@ def _print_form(
 
 def _write_links(planned: Plan, directory: str, *, quiet: bool) -> None:
     """Make *directory* one of links to the libraries of the plan, and say how programs find them."""
-    from gpubind.cli.output import complain
+    from gpubind.cli.output import write_stderr
     from gpubind.documents.links import links_of, usage_text
     from gpubind.launch.links import put_links
 
@@ -102,15 +102,15 @@ def _write_links(planned: Plan, directory: str, *, quiet: bool) -> None:
     place = system.absolute(directory)  # it may be the working directory, which is then another one
     put_links(links, directory)
     if not quiet:
-        complain(usage_text(planned, place))
+        write_stderr(usage_text(planned, place))
 
 
 def _errors_of_host(options: PlanOptions, host: Host, planned: Plan) -> list[Finding]:
     """Return the errors that `check` would have about *host*, for the vendors of the plan."""
     from gpubind.api.check import errors_of
-    from gpubind.cli.settings import site_check, site_expectation
+    from gpubind.cli.settings import configured_expectation, site_check
 
-    site = site_expectation() if options.host is None else None
+    site = configured_expectation() if options.host is None else None
     return errors_of(host, planned, site_check()._replace(expected=() if site is None else (site,)))
 
 
@@ -126,7 +126,7 @@ def _format(formats: Sequence[str]) -> tuple[str, bool]:
     return name, quoted
 
 
-def _need_fitting(
+def _require_matching_options(
     chosen: str, has_arguments: bool, cdi_hook: Optional[str], like: Optional[str], *, allow_none: bool
 ) -> None:
     """Errors: `UsageError` for options that have no effect on the format *chosen*."""
@@ -145,12 +145,12 @@ def _need_fitting(
 
 def _need_hook(hook: str) -> None:
     """Errors: `HostReadError` (code `no-cdi-hook`) for a hook that no runtime could run, or that root's should not."""
-    from gpubind.machine.trust import is_obeyed
+    from gpubind.machine.trust import is_trusted_path
 
     hint = "leave --cdi-hook out: libraries then lie where every loader looks"
-    if not (os.path.isabs(hook) and may(hook, os.X_OK)):
+    if not (os.path.isabs(hook) and has_access(hook, os.X_OK)):
         raise HostReadError("no-cdi-hook", "there is no such program", where=hook, hint=hint)
-    if not is_obeyed(hook):
+    if not is_trusted_path(hook):
         why = "users other than root could change it, and every container's runtime would run it as root"
         raise HostReadError("no-cdi-hook", "others than root can change the program", where=hook, why=why, hint=hint)
 
@@ -197,7 +197,7 @@ COMMANDS = {
             declared.format_option((*FORMATS, *PLAN_FORMATS, "sh"))._replace(
                 help=f"What to print: {', '.join((*FORMATS, *PLAN_FORMATS))}; add --format sh to quote arguments for "
                 "a shell. [table]",
-                repeats=True,
+                is_repeatable=True,
                 preset="settings",
             ),
             declared.JSON,

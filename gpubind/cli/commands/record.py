@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpubind.cli.declarations import EXIT_CODES, OUTPUT, Option, PlanOptions, Subcommand, plan_options
-from gpubind.cli.options import open_host_of, query_of, reading
+from gpubind.cli.options import open_host_of, query_of, report_unreadable
 from gpubind.errors import EXIT_FINDING
 from gpubind.machine import system
 
@@ -33,7 +33,7 @@ def record(options: PlanOptions, *, output: str, description: str, hostname: boo
     query = query_of(options)
     listfile = query.read_listfile()
     request = query._replace(listfile=None).validated_request()
-    with reading(host, request, listfile):
+    with report_unreadable(host, request, listfile):
         text = record_host(host, description, name, request=request, listfile=listfile, redact=redact)
     write_document(text, output)
 

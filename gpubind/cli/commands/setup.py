@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Optional
 
 from gpubind.cli.declarations import DRY_RUN, Argument, Option, Subcommand
-from gpubind.cli.output import complain, write_document
-from gpubind.cli.registering import COPY, FileChange, Setup, apply, registered, removed
+from gpubind.cli.output import write_document, write_stderr
+from gpubind.cli.registering import COPY, FileChange, Setup, apply, changes_to_register, changes_to_remove
 from gpubind.errors import UsageError
 from gpubind.formats.driver.registration import ENGINES, NAME
 from gpubind.machine import system
@@ -38,11 +38,11 @@ def setup(
         request = request._replace(
             data_home=_home("XDG_DATA_HOME", ".local/share"), config_home=_home("XDG_CONFIG_HOME", ".config")
         )
-    changes = removed(request) if undo else registered(request)
+    changes = changes_to_remove(request) if undo else changes_to_register(request)
     text = "".join(map(_difference, changes))
     write_document(text, None)
     if not text:
-        complain("nothing to change\n")
+        write_stderr("nothing to change\n")
     elif not dry_run:
         apply(request, changes)
         _tell_what_follows(request, changes)
@@ -52,11 +52,11 @@ def _tell_what_follows(setup: Setup, changes: tuple[FileChange, ...]) -> None:
     """Report what makes the engine read a changed configuration, and where the copy of an earlier one is."""
     configuration = next(change for change in changes if change.path == setup.configuration)
     copies = [change for change in changes if change.path == setup.configuration + COPY and change.after is not None]
-    after = setup.of.after
+    after = setup.engine_spec.after
     if configuration.is_one and not setup.root:
-        complain(f"{after if setup.data_home is None else after.replace('systemctl', 'systemctl --user')}\n")
+        write_stderr(f"{after if setup.data_home is None else after.replace('systemctl', 'systemctl --user')}\n")
     if copies:
-        complain(f"the earlier file: {copies[0].path}\n")
+        write_stderr(f"the earlier file: {copies[0].path}\n")
 
 
 def _home(variable: str, below: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Optional
 
 from gpubind.cli.declarations import EXIT_CODES, QUIET, Argument, Option, Subcommand
-from gpubind.cli.output import complain, write_document
+from gpubind.cli.output import write_document, write_stderr
 from gpubind.machine import system
 
 _AROUND = """These go around the files:
@@ -32,7 +32,7 @@ def install_shims(*, directory: str, programs: Optional[Sequence[str]], remove: 
         removed = remove_shims(directory, names)
         write_document("".join(f"removed {printable(path)}\n" for path in removed), None)
         if not (removed or quiet):
-            complain(f"nothing to remove: `install-shims` made no file in {printable(directory)}\n")
+            write_stderr(f"nothing to remove: `install-shims` made no file in {printable(directory)}\n")
         return
     shims = install(directory, names, this_program(), callers_environ())
     lines = [f"{shim.path} starts {shim.program}" for shim in shims]
@@ -40,7 +40,7 @@ def install_shims(*, directory: str, programs: Optional[Sequence[str]], remove: 
         lines.append(f"put it first in PATH: export PATH={shlex.quote(system.absolute(directory))}:$PATH")
     write_document("".join(f"{printable(line)}\n" for line in lines), None)
     if not quiet:
-        complain(_AROUND)
+        write_stderr(_AROUND)
 
 
 COMMANDS = {
@@ -54,7 +54,7 @@ COMMANDS = {
         ),
         (
             Argument("directory", "DIR", "The directory for the files: the first one of PATH."),
-            Argument("programs", "[PROGRAM...]", "The runtimes.", many=True, required=False),
+            Argument("programs", "[PROGRAM...]", "The runtimes.", takes_rest=True, required=False),
         ),
         shared=(),
         examples=(("where this directory is first in PATH", "gpubind install-shims /opt/gpubind-bin"),),

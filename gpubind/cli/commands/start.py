@@ -29,7 +29,7 @@ def start(
 ) -> None:
     """Start a container, or print its command."""
     from gpubind.cli.starting import start_request
-    from gpubind.launch.choose import need_command, read_start
+    from gpubind.launch.choose import need_command, parse_start
     from gpubind.launch.start import become, make_command
     from gpubind.model.notice import Notice
 
@@ -38,18 +38,18 @@ def start(
         need_command(action, args)
     _need_image(args, is_verbose=verbose > 0)
     request = start_request(options, quiet=quiet, verbose=verbose, **start_options)
-    line = read_start(action, args, backend, request.environ, elsewhere=request.elsewhere)
+    line = parse_start(action, args, backend, request.environ, elsewhere=request.elsewhere)
     if line.why:
         request.report(Notice("note", "backend", f"{line.runtime.name}, {line.why}", is_detail=True))
     with progress(quiet=quiet):
         result = make_command(request, action, line)
     if request.dry_run:
-        write_document(_shown(result.argv, line.image.word, line.argv), None)
+        write_document(_format_command(result.argv, line.image.word, line.argv), None)
     else:
         become(result)
 
 
-def _shown(argv: tuple[str, ...], image: str, command: tuple[str, ...]) -> str:
+def _format_command(argv: tuple[str, ...], image: str, command: tuple[str, ...]) -> str:
     """Return *argv* for a reader and a shell: each option on a line, then IMAGE and the command on the last."""
     from gpubind.runtimes.runtime import format_multiline
 
@@ -95,7 +95,7 @@ def _command(action: Action, text: str, *examples: tuple[str, str]) -> Subcomman
                 "[-- RUNTIME_OPTIONS...] IMAGE",
                 "The image, as the runtime takes it. The runtime's own options may stand before it, after a --.",
             ),
-            Argument("command", "[--] [CMD...]", "The command and its arguments.", many=True, required=False),
+            Argument("command", "[--] [CMD...]", "The command and its arguments.", takes_rest=True, required=False),
         ),
         common=("--nv", "--gpus", "--backend", "--check", "--dry-run"),
         examples=examples,

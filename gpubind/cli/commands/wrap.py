@@ -31,7 +31,7 @@ def wrap(
     """Read the line, and start what it comes to."""
     from gpubind.cli.starting import start_request
     from gpubind.launch.execute import callers_environ, execute_line
-    from gpubind.launch.start import written
+    from gpubind.launch.start import write_command_file
     from gpubind.launch.target import StartRequest
     from gpubind.launch.wrap.start import command_of_line
     from gpubind.model.notice import collecting
@@ -46,7 +46,7 @@ def wrap(
         return new_request._replace(report=report)
 
     with progress(quiet=quiet):
-        command, parsed = command_of_line(args, environ, request, lambda: _gpubind(len(args)), report)
+        command, parsed = command_of_line(args, environ, request, lambda: _own_command(len(args)), report)
     if json:
         from gpubind.documents.command import render_command_json
 
@@ -54,14 +54,16 @@ def wrap(
     elif dry_run:
         import shlex
 
-        from gpubind.launch.wrap.command import printed
+        from gpubind.launch.wrap.command import format_command
 
-        write_document(shlex.join(command.argv) + "\n" if parsed is None else printed(parsed, command.argv), None)
+        write_document(
+            shlex.join(command.argv) + "\n" if parsed is None else format_command(parsed, command.argv), None
+        )
     else:
-        execute_line(written(command), command.environ)
+        execute_line(write_command_file(command), command.environ)
 
 
-def _gpubind(length: int) -> tuple[str, ...]:
+def _own_command(length: int) -> tuple[str, ...]:
     """Return the words that start this gpubind with its options, up to the line of *length* words."""
     from gpubind.launch.execute import this_program
 
@@ -79,11 +81,15 @@ COMMANDS = {
             declared.CHECK_FIRST,
             declared.REQUIRE_GPU,
             declared.DRY_RUN._replace(help="Print the command line instead."),
-            declared.JSON._replace(help="With --dry-run, print gpubind.command/1.", stands_for=""),
+            declared.JSON._replace(help="With --dry-run, print gpubind.command/1.", expands_to=""),
             declared.QUIET,
             declared.VERBOSE,
         ),
-        (Argument("line", "-- RUNTIME ARGS...", "The command line: apptainer exec --nv IMAGE CMD...", many=True),),
+        (
+            Argument(
+                "line", "-- RUNTIME ARGS...", "The command line: apptainer exec --nv IMAGE CMD...", takes_rest=True
+            ),
+        ),
         common=("--nv", "--gpus", "--caps", "--check", "--dry-run"),
         examples=(
             ("start an existing command line", "gpubind wrap -- singularity exec --nv app.sif python train.py"),

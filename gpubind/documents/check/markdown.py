@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpubind.documents.check.report import excluded_text, folded, subject_rows
+from gpubind.documents.check.report import excluded_text, fold_findings, subject_rows
 from gpubind.documents.text import printable
 from gpubind.model import Finding
 from gpubind.rules.outcome import Report, verdict
@@ -22,7 +22,7 @@ def render_markdown(report: Report) -> str:
     """Return the report: the verdict, what was checked, errors and warnings with what to do about them, then notes."""
     lines = [f"## gpubind check: {verdict(report.findings)}", "", "| | |", "| --- | --- |"]
     lines += [f"| {name} | {as_code(value, in_table=True)} |" for name, value in subject_rows(report)]
-    for finding in folded(report.findings):
+    for finding in fold_findings(report.findings):
         lines += ["", *_lines(finding)] if finding.severity != "note" else []
     notes = [f"- {as_code(each.code)}: {as_text(each.what)}" for each in report.findings if each.severity == "note"]
     lines += ["", "### notes", "", *notes] if notes else []

@@ -11,7 +11,7 @@ from gpubind.model import Finding, shorten_list, with_count
 from gpubind.rules.outcome import Report, verdict
 
 
-def folded(findings: Iterable[Finding], *, brief: bool = False) -> list[Finding]:
+def fold_findings(findings: Iterable[Finding], *, brief: bool = False) -> list[Finding]:
     """Return *findings* for people: those that are `alike` are one, with all subjects.
 
     Its `what` is that of the first, and names the other subjects; its `where` has the places of all, with *brief* of

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from textwrap import TextWrapper
 
-from gpubind.documents.check.report import excluded_text, folded
+from gpubind.documents.check.report import excluded_text, fold_findings
 from gpubind.documents.text import printable, render_finding
 from gpubind.model import Finding, ImageFacts
 from gpubind.model.findings import finding_texts, shorten_list, with_count
@@ -34,7 +34,7 @@ def render_check_text(report: Report, *, verbose: bool = False, width: int = WID
     """Return the report in lines of *width* columns. *verbose*: each finding in full, notes, too."""
     lines = _wrapped(f"{verdict(report.findings)}: {subject_line(report)}", width, "  ")
     notes = [finding for finding in report.findings if finding.severity == "note"]
-    for finding in report.findings if verbose else folded(report.findings, brief=True):
+    for finding in report.findings if verbose else fold_findings(report.findings, brief=True):
         if verbose or finding.severity != "note":
             for line in render_finding(finding).splitlines():
                 lines += [line] if line.lstrip().startswith("$ ") else _wrapped(line, width, _INDENT)

@@ -36,7 +36,7 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
     """
     vendor = _vendor_of(plan)
     if not plan.drivers:
-        return _none(vendor)
+        return _empty_spec(vendor)
     by_gpu = {gpu.index: [n for n in plan.devices if n.gpu == gpu.index] for gpu in plan.gpus if gpu.index is not None}
     # A node of an unknown GPU, such as an excluded one, is not part of another GPU's device.
     strays = [node for node in plan.devices if by_gpu and node.gpu is None and _GPU_NODE.fullmatch(node.target)]
@@ -95,7 +95,7 @@ def _env(plan: Plan) -> Iterator[str]:
         yield f"{variable.name}={variable.value}"
 
 
-def _none(vendor: Vendor) -> str:
+def _empty_spec(vendor: Vendor) -> str:
     """Return a spec that brings nothing. A device without any edit is refused, so each sets a variable."""
     edits = {"env": [f"{NO_GPU[vendor].name}={NO_GPU[vendor].value}"]}
     return _text(

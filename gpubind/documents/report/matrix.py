@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from gpubind.documents import Made
-from gpubind.documents.check.report import alike, folded
+from gpubind.documents.check.report import alike, fold_findings
 from gpubind.documents.check.several import equal_hosts, host_names
 from gpubind.documents.report.page import render
 from gpubind.frozen import NamedTuple
@@ -71,10 +71,10 @@ def sort_findings(located: dict[Finding, list[tuple[str, str]]]) -> list[Finding
     groups = alike(sorted(located, key=lambda finding: (finding.code, finding.subject)))
     number = {group[0]: sum(len(located[finding]) for finding in group) for group in groups}
     groups.sort(key=lambda group: (SEVERITIES.index(group[0].severity), -number[group[0]]))
-    return [_found_in(group, located) for group in groups]
+    return [_merge_locations(group, located) for group in groups]
 
 
-def _found_in(group: Sequence[Finding], located: dict[Finding, list[tuple[str, str]]]) -> FindingLocations:
+def _merge_locations(group: Sequence[Finding], located: dict[Finding, list[tuple[str, str]]]) -> FindingLocations:
     """Return the findings of *group* as one, whose places are told by subject where there are several findings."""
     lines = []
     for finding in group:
@@ -82,7 +82,7 @@ def _found_in(group: Sequence[Finding], located: dict[Finding, list[tuple[str, s
         more = f"; and {len(places) - _PLACES} more" if len(places) > _PLACES else ""
         lines.append((f"{finding.subject}: " if len(group) > 1 else "") + "; ".join(places[:_PLACES]) + more)
     cells = dict.fromkeys(cell for finding in group for _, cell in located[finding])
-    return FindingLocations(folded(group)[0], tuple(lines), tuple(cells))
+    return FindingLocations(fold_findings(group)[0], tuple(lines), tuple(cells))
 
 
 def _drivers(

@@ -27,7 +27,7 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from gpubind.errors import Format, one_of
+from gpubind.errors import Format, suggest_known
 from gpubind.formats.text.toml import parse_toml
 from gpubind.model import CAPABILITIES
 from gpubind.model.capability import nvidia_architectures
@@ -107,7 +107,11 @@ def _stands_for(text: str, place: str) -> Iterator[str]:
     else:
         is_others = name != text and (_AMD.fullmatch(name) or name in INTEL)
         known_archs = (*known_archs, "gfx90a", *INTEL)
-        hint = "AMD's and Intel's architectures have no order: name each" if is_others else one_of(known_archs, text)
+        hint = (
+            "AMD's and Intel's architectures have no order: name each"
+            if is_others
+            else suggest_known(known_archs, text)
+        )
         raise POLICY.damaged(f"`{text[:100]}` is not a GPU's architecture", place, hint)
 
 

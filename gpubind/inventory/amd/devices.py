@@ -16,7 +16,7 @@ from gpubind.formats.driver.kernel import gfx_of, parse_properties, pci_of, uuid
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.inventory import nodes
-from gpubind.inventory.amd.names import name_of
+from gpubind.inventory.amd.names import find_name
 from gpubind.model import Gpu, Missing, RootedPath
 
 TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
@@ -59,7 +59,7 @@ def read_devices(host: Host, more: tuple[str, ...] = ()) -> nodes.Devices:
     """
     topology = read_topology(host)
     gpus = topology.gpus if topology.gpus or topology.hidden else tuple(_pci_gpus(host))
-    return nodes.read_nodes(host, "amd", gpus, _wanted(host, gpus, more))
+    return nodes.read_nodes(host, "amd", gpus, _expected_nodes(host, gpus, more))
 
 
 def read_topology(host: Host) -> Topology:
@@ -81,7 +81,7 @@ def read_topology(host: Host) -> Topology:
 
 def _described(host: Host, gpu: Gpu, chip: str, properties: dict[str, int]) -> Gpu:
     """Return *gpu* with its model, of which KFD knows *chip*, and with the mode in which it is divided."""
-    name = name_of(host, properties.get("device_id"), _pci_number(host, gpu.pci, "revision"))
+    name = find_name(host, properties.get("device_id"), _pci_number(host, gpu.pci, "revision"))
     name = name or ("" if chip.strip() == _FOUND_BY_DISCOVERY else chip)
     gfx = gfx_of(properties)
     model = f"{name} ({gfx})" if name and gfx else name or gfx
@@ -146,7 +146,7 @@ def _with_addresses(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
 def read_unusable(host: Host) -> Iterator[tuple[str, Optional[str], Unusable]]:
     """Yield the PCI address and the name of each GPU of AMD's that no ROCm program can use, and why."""
     topology = read_topology(host)
-    unserved = nodes.unserved(host, _PCI_VENDOR, _DISPLAY_CLASSES)
+    unserved = nodes.devices_without_driver(host, _PCI_VENDOR, _DISPLAY_CLASSES)
     listed = {gpu.pci for gpu in topology.gpus}
     is_whole = not topology.hidden and None not in listed and not isinstance(host.lenient.dev.list(TOPOLOGY), Missing)
     for address in nodes.pci_devices(host, _PCI_VENDOR, _DISPLAY_CLASSES):
@@ -163,7 +163,7 @@ def read_unusable(host: Host) -> Iterator[tuple[str, Optional[str], Unusable]]:
 
 
 def _name_at(host: Host, address: str) -> Optional[str]:
-    return name_of(host, *(_pci_number(host, address, text) for text in ("device", "revision")))
+    return find_name(host, *(_pci_number(host, address, text) for text in ("device", "revision")))
 
 
 def read_processors(host: Host) -> dict[Optional[int], str]:
@@ -175,7 +175,7 @@ def read_processors(host: Host) -> dict[Optional[int], str]:
     }
 
 
-def read_numbers(host: Host) -> tuple[Optional[int], ...]:
+def read_render_minors(host: Host) -> tuple[Optional[int], ...]:
     """Return the minor of each GPU's render node, and None for each processor, in libhsakmt's order of nodes."""
     all_properties = (properties for _, properties in _nodes(host) if not isinstance(properties, HiddenNode))
     return tuple(None if each is None else each.get("drm_render_minor", 0) for each in all_properties)
@@ -192,7 +192,7 @@ def _pci_gpus(host: Host) -> Iterator[Gpu]:
         yield Gpu("amd", index, None, address, minor, _name_at(host, address), render, True)
 
 
-def _wanted(host: Host, gpus: tuple[Gpu, ...], more: tuple[str, ...]) -> Iterable[nodes.ExpectedNode]:
+def _expected_nodes(host: Host, gpus: tuple[Gpu, ...], more: tuple[str, ...]) -> Iterable[nodes.ExpectedNode]:
     """Return the nodes that exist, each once; rules report the missing ones."""
     expected = {KFD: nodes.ExpectedNode(KFD, ("kfd",), None, None)}
     expected.update((path, nodes.ExpectedNode(path, (), None, None)) for path in more)

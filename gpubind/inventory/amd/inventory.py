@@ -60,7 +60,7 @@ DXG_LIBRARIES, DXG_VARIABLE = ("librocdxg.so", "libdxcore.so"), "HSA_ENABLE_DXG_
 
 Source: https://github.com/ROCm/librocdxg, "Container Launch".
 """
-_ROCM_LIBRARY_NAME = re.compile(r"lib(amd|hsa|roc|hip)")
+_ROCM_NAME = re.compile(r"lib(amd|hsa|roc|hip)")
 """Names of ROCm's own libraries: libdrm and libnuma without these are not ROCm."""
 
 
@@ -119,7 +119,7 @@ def _choose_rocm(host: Host, cache: Optional[LdCache], library_path: Iterable[Ro
     return chosen(newest, "the newest of /opt/rocm-*" if newest else "none")
 
 
-def release_of(tree: Tree, rocm: RocmInstallation) -> Optional[str]:
+def read_release(tree: Tree, rocm: RocmInstallation) -> Optional[str]:
     """Return `6.1.2`, as AMD's packages record it; None for a distribution's packages, which do not."""
     texts = (tree.text(path) or "" for path in rocm.directories(".info/version", ".info/version-rocm"))
     return next((match.group() for match in map(_RELEASE.match, texts) if match), None)
@@ -156,11 +156,9 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     located = locate(search, shipped, (*claims, *bridge))
     devices = read_devices(host, (DXG,) if bridge else ())
     # A list of a user or site may name any library.
-    rocm_files = [
-        file for file in located.libraries if not listfile.shipped or any(map(_ROCM_LIBRARY_NAME.match, file.names))
-    ]
+    rocm_files = [file for file in located.libraries if not listfile.shipped or any(map(_ROCM_NAME.match, file.names))]
     if not rocm_files and not devices.nodes:
-        raise _nothing(host, search)
+        raise _nothing_to_bind_error(host, search)
     decisions += [*located.decisions, *devices.decisions]
     files = (*located.libraries, *located.files)
     if rocm_files:
@@ -176,7 +174,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         decisions.append(Decision("amd", release, "left-out", "other-rocm", "search", path=release, detail=detail))
     return Inventory(
         driver=Driver(
-            "amd", release_of(host.driver, rocm), False, _kernel(host), driver_kind(host), None, host.driver.root
+            "amd", read_release(host.driver, rocm), False, _kernel(host), driver_kind(host), None, host.driver.root
         ),
         source=SourceUsed("liblist", listfile.label),
         searched=search.searched,
@@ -192,7 +190,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     )
 
 
-def _nothing(host: Host, search: Search) -> NothingToBindError:
+def _nothing_to_bind_error(host: Host, search: Search) -> NothingToBindError:
     missing = "install ROCm with librocdxg" if host.dev.has(DXG) else "load amdgpu"
     return NothingToBindError(
         "nothing-to-bind",

@@ -18,7 +18,7 @@ _IDS = ("/opt/amdgpu/share/libdrm/amdgpu.ids", "/usr/share/libdrm/amdgpu.ids")
 """That of AMD's own packages, and the distribution's."""
 
 
-def name_of(host: Host, device: Optional[int], revision: Optional[int]) -> Optional[str]:
+def find_name(host: Host, device: Optional[int], revision: Optional[int]) -> Optional[str]:
     """Return the name of the GPU with these IDs: `AMD Instinct MI300X`; None if no table has it.
 
     For a *revision* that no table has, a device has the name that it has without one, or that of all its revisions.

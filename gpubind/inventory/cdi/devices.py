@@ -70,7 +70,7 @@ class ClaimedEdits:
         self.decisions: list[Decision] = []
         """About everything else."""
         self.findings: list[Finding] = []
-        self.files = ", ".join(dict.fromkeys(part.at.partition(": ")[0] for part in applied))
+        self.files = ", ".join(dict.fromkeys(part.location.partition(": ")[0] for part in applied))
         """The spec files that they stand in."""
         for read in (self._read_mounts, self._read_hooks, self._read_variables):
             for part in applied:
@@ -108,13 +108,13 @@ class ClaimedEdits:
                 self.mounts.pop(subject, None)  # the last takes precedence, and its place in the order
                 self.mounts[subject] = mount
                 continue
-            claim = Claim("file", subject, SOURCE, f"{part.at}.mounts[{number}]", self.vendor)
+            claim = Claim("file", subject, SOURCE, f"{part.location}.mounts[{number}]", self.vendor)
             self.decisions.append(claim.rejected(rule, detail, mount.host_path))
 
     def _read_hooks(self, part: AppliedEdits) -> None:
         """Add what the hooks of *part* mean. A hook that is unknown, or not NVIDIA's, is a finding."""
         for number, hook in enumerate(part.edits.hooks):
-            location, call = f"{part.at}.hooks[{number}]", parse_hook(hook)
+            location, call = f"{part.location}.hooks[{number}]", parse_hook(hook)
             subject = call.name or basename(hook.path)
             verdict: Verdict = "left-out"
             if call.name == "create-symlinks":
@@ -136,7 +136,7 @@ class ClaimedEdits:
     def _read_variables(self, part: AppliedEdits) -> None:
         """Add the variables of *part*; search paths are prepended to the user's own."""
         for name, _, value in (text.partition("=") for text in part.edits.env):
-            claim = Claim("file", name, SOURCE, f"{part.at}.env", self.vendor)
+            claim = Claim("file", name, SOURCE, f"{part.location}.env", self.vendor)
             if name in _NVIDIA_RUNTIME_VARIABLES:
                 detail = "only NVIDIA's own runtime and hooks read it"
                 self.decisions.append(claim.decision("left-out", "cdi-env", detail, step="name"))
@@ -164,7 +164,7 @@ def _unsupported_edits(host: Host, part: AppliedEdits, vendor: Vendor) -> Iterat
         *(("mount", f"a mount of type {mount.type} at {mount.container_path}") for mount in mounts),
     ]
     for case, subject in edits:
-        yield finding("cdi-edit", case=case, subject=subject, vendor=vendor, where=part.at)
+        yield finding("cdi-edit", case=case, subject=subject, vendor=vendor, where=part.location)
 
 
 def driver_claims(host: Host, choice: CdiChoice) -> Union[SourceResult, PassedOver]:
@@ -257,7 +257,7 @@ def _linked(host: Host, link: str, edits: ClaimedEdits, files: Mapping[str, Host
 def _nodes(host: Host, part: AppliedEdits, groups: dict[int, str]) -> Iterator[Union[DeviceNode, Decision]]:
     """Yield the nodes of *part* as they are on the host now: a bind has those numbers, not the spec's."""
     for node in part.edits.nodes:
-        claim = Claim("file", node.path, SOURCE, part.at, "other")
+        claim = Claim("file", node.path, SOURCE, part.location, "other")
         if is_clean(node.path) and is_clean(node.source):
             yield read_node(host.lenient, claim, node.source, groups)
         else:

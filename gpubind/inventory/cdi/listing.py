@@ -74,18 +74,18 @@ def list_cdi(
         form: Literal["json", "yaml"] = "json" if text.lstrip()[:1] == "{" else "yaml"
         spec = loaded.spec
         stale = tuple(finding.what for finding in stale_findings(host, [loaded], version, gpus, "warning"))
-        common, lines = _gone(host, spec.edits), _lines(text)
+        common, lines = _missing_sources(host, spec.edits), _lines(text)
         files.append(CdiFile(loaded.path, form, spec.version, spec.kind, len(spec.devices), None, common, stale))
         for device in spec.devices:
-            name, missing = str(CdiName(spec.kind, device.name)), _gone(host, device.edits)
+            name, missing = str(CdiName(spec.kind, device.name)), _missing_sources(host, device.edits)
             state, by = _state(loaded, registry.devices.get(name), registry.conflicts.get(name))
             state = "stale" if state == "usable" and (missing or common) else state
             devices.append(ListedCdiDevice(name, loaded.path, lines.get(device.name), state, by, missing))
-    ordered = sorted(files, key=lambda file: _place(file.path, registry.directories))
+    ordered = sorted(files, key=lambda file: _sort_key(file.path, registry.directories))
     return CdiListing(registry.directories, tuple(ordered), tuple(devices))
 
 
-def _place(path: str, directories: tuple[str, ...]) -> tuple[int, str]:
+def _sort_key(path: str, directories: tuple[str, ...]) -> tuple[int, str]:
     directory = path.rpartition("/")[0]
     indexes = [index for index, listed in enumerate(directories) if listed.rstrip("/") in (directory, path)]
     return indexes[0] if indexes else len(directories), path
@@ -102,7 +102,7 @@ def _state(
     return "shadowed", used[0].path
 
 
-def _gone(host: Host, edits: CdiEdits) -> tuple[str, ...]:
+def _missing_sources(host: Host, edits: CdiEdits) -> tuple[str, ...]:
     paths = dict.fromkeys((*(mount.host_path for mount in edits.mounts), *(node.source for node in edits.nodes)))
     return tuple(missing_paths(host, paths))
 

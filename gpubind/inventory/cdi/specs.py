@@ -73,7 +73,7 @@ class Registry(NamedTuple):
 class AppliedEdits(NamedTuple):
     """Edits of chosen devices, and their place."""
 
-    at: str
+    location: str
     """`/etc/cdi/nvidia.yaml: containerEdits`."""
     edits: CdiEdits
 
@@ -106,7 +106,7 @@ def read_registry(host: Host, directories: Iterable[str] = DIRECTORIES) -> Regis
         for path, data in _read_directory(host.dev, directory):
             bytes_left -= len(data) if isinstance(data, bytes) else 0
             loaded = (
-                _loaded(path, data) if bytes_left >= 0 else f"all specs together have more than {SPECS_LIMIT} bytes"
+                _load_spec(path, data) if bytes_left >= 0 else f"all specs together have more than {SPECS_LIMIT} bytes"
             )
             if isinstance(loaded, str):
                 ignored_files[path] = loaded
@@ -141,7 +141,7 @@ def _read_directory(tree: Tree, directory: str) -> Iterator[tuple[str, Union[byt
 
 
 @lru_cache(maxsize=64)
-def _loaded(path: str, data: Union[bytes, str]) -> Union[LoadedSpec, str]:
+def _load_spec(path: str, data: Union[bytes, str]) -> Union[LoadedSpec, str]:
     """Return the spec of *data*, or the reason why it is ignored. Several rules read it, and parsing is slow."""
     try:
         return data if isinstance(data, str) else LoadedSpec(path, parse_cdi(data))
@@ -238,7 +238,7 @@ GPU_NODES: dict[Vendor, re.Pattern[str]] = {
     "amd": re.compile(r"/dev/dri/renderD[0-9]+"),
 }
 """The nodes of GPUs, of the vendors whose toolkits name CDI devices by number."""
-_Stale = tuple[str, str, list[str], dict[str, Any]]
+_StaleEntry = tuple[str, str, list[str], dict[str, Any]]
 """The case of the finding `stale-cdi`, its subject, the entries of the spec that are no longer right, and the facts."""
 
 
@@ -265,7 +265,7 @@ def stale_findings(
     ]
 
 
-def _stale_mounts(host: Host, loaded: LoadedSpec, version: Optional[str]) -> Iterator[_Stale]:
+def _stale_mounts(host: Host, loaded: LoadedSpec, version: Optional[str]) -> Iterator[_StaleEntry]:
     mounts = list(dict.fromkeys(mount.host_path for edits in loaded.edits for mount in edits.mounts))
     absent = missing_paths(host, mounts)
     if absent:
@@ -276,7 +276,7 @@ def _stale_mounts(host: Host, loaded: LoadedSpec, version: Optional[str]) -> Ite
         yield "version", loaded.path, mismatched, {"carried": carried, "version": version}
 
 
-def _stale_nodes(host: Host, loaded: LoadedSpec) -> Iterator[_Stale]:
+def _stale_nodes(host: Host, loaded: LoadedSpec) -> Iterator[_StaleEntry]:
     for node in dict.fromkeys(node for edits in loaded.edits for node in edits.nodes):
         stat = _stat(host, node.source)
         if isinstance(stat, Missing):
@@ -289,7 +289,7 @@ def _stale_nodes(host: Host, loaded: LoadedSpec) -> Iterator[_Stale]:
             yield "number", node.path, [node.source], {"numbers": then, "now": now}
 
 
-def _stale_gpus(loaded: LoadedSpec, gpus: tuple[Gpu, ...]) -> Iterator[_Stale]:
+def _stale_gpus(loaded: LoadedSpec, gpus: tuple[Gpu, ...]) -> Iterator[_StaleEntry]:
     """Yield the GPUs that only the spec or only the host has. Nothing where the driver reports no GPU."""
     vendor = next((vendor for vendor in GPU_NODES if KINDS[vendor] == loaded.spec.kind), None)
     host_gpus = tuple(gpu for gpu in gpus if gpu.vendor == vendor and gpu.index is not None)

@@ -29,7 +29,7 @@ _NODE_DIRECTORIES = {"accel": "/dev/accel", "habanalabs": "/dev", "infiniband_ve
 """The directory of the nodes of each class that a device of theirs has in sysfs, besides `drm`."""
 _PCI_ID = re.compile(r"0x([0-9a-f]{4})\s*")
 _NODE = re.compile(r"(?:accel(?:_controlD)?|hl(?:_controlD)?|uverbs)[0-9]+")
-_COMPUTES = re.compile(r"/dev/(?:accel/accel|hl)([0-9]+)")
+_COMPUTE_NODE = re.compile(r"/dev/(?:accel/accel|hl)([0-9]+)")
 _MAJORS = {"/dev/dri": "drm", "/dev/accel": "accel", "/dev": "habanalabs", "/dev/infiniband": "infiniband_verbs"}
 
 
@@ -61,16 +61,16 @@ def read_devices(host: Host) -> IntelDevices:
     tiles, expected = [], []
     device_addresses = (
         *addresses(host, GPU_DRIVERS),
-        *sorted(addresses(host, GAUDI), key=lambda one: _number(host, one)),
+        *sorted(addresses(host, GAUDI), key=lambda one: _node_number(host, one)),
     )
     unusable = [
         (address, "no-driver")
-        for address in _on_the_bus(host)
+        for address in _bus_addresses(host)
         if address not in device_addresses and not nodes.is_for_guests(host, address)
     ]
     for address in device_addresses:
         paths = _nodes(host, address)
-        node = next((path for path in paths if "/renderD" in path or _COMPUTES.fullmatch(path)), None)
+        node = next((path for path in paths if "/renderD" in path or _COMPUTE_NODE.fullmatch(path)), None)
         if node is None:
             unusable.append((address, "no-node"))
             continue
@@ -79,18 +79,18 @@ def read_devices(host: Host) -> IntelDevices:
         index = len(gpus)
         gpus.append(Gpu("intel", index, None, address, minor, name, RootedPath(node), True))
         tiles.append(parts)
-        expected += [_wanted(path, index) for path in paths]
+        expected += [_expected_node(path, index) for path in paths]
     for address in addresses(host, NPU):
-        expected += [_wanted(path, None) for path in _nodes(host, address)]
+        expected += [_expected_node(path, None) for path in _nodes(host, address)]
     devices = nodes.read_nodes(host, "intel", tuple(gpus), expected)
     return IntelDevices(devices, tuple(tiles), tuple(sorted(unusable)))
 
 
-def _wanted(path: str, gpu: Optional[int]) -> nodes.ExpectedNode:
+def _expected_node(path: str, gpu: Optional[int]) -> nodes.ExpectedNode:
     return nodes.ExpectedNode(path, (_MAJORS[path.rpartition("/")[0]],), None, gpu)
 
 
-def _on_the_bus(host: Host) -> Iterator[str]:
+def _bus_addresses(host: Host) -> Iterator[str]:
     """Yield the addresses of Intel's GPUs and Gaudi accelerators, with or without a driver."""
     for maker, classes in _PCI_CLASSES:
         yield from nodes.pci_devices(host, maker, classes)
@@ -105,13 +105,13 @@ def _nodes(host: Host, address: str) -> list[str]:
     return [path for path in paths if not isinstance(host.dev.lstat(path), Missing)]
 
 
-def _number(host: Host, address: str) -> tuple[int, str]:
+def _node_number(host: Host, address: str) -> tuple[int, str]:
     """Return the number of an accelerator's node: HABANA_VISIBLE_DEVICES counts by these."""
-    numbers = [int(match[1]) for match in map(_COMPUTES.fullmatch, _nodes(host, address)) if match]
+    numbers = [int(match[1]) for match in map(_COMPUTE_NODE.fullmatch, _nodes(host, address)) if match]
     return (min(numbers, default=1 << 20), address)
 
 
-def name_of(host: Host, address: str) -> str:
+def read_name(host: Host, address: str) -> str:
     """Return the name of the device at *address*, as in `Gpu.model`."""
     return _name_and_tiles(host, address)[0]
 
@@ -150,12 +150,12 @@ def device_ids(before: Optional[str] = None) -> frozenset[str]:
     return frozenset(device for devices in rows for device in devices.split())
 
 
-def also_served_as(name: str) -> tuple[str, ...]:
+def platform_aliases(name: str) -> tuple[str, ...]:
     """Return the platforms as which older releases of the compute runtime may know *name*."""
     return ("mtl",) if name == "arl" else ()
 
 
-def lacked_by(build: int) -> tuple[str, ...]:
+def unsupported_platforms(build: int) -> tuple[str, ...]:
     """Return the platforms that the compute runtime of *build* certainly does not know, and `xe` if not that driver."""
     older = (
         row["older-lack"] for row in table("intel_gpus")["runtimes"] if "older-lack" in row and build <= row["build"]

@@ -13,11 +13,19 @@ from gpubind.errors import NothingToBindError
 from gpubind.formats.elf.ldcache import LdCache
 from gpubind.host import Host, ListFile
 from gpubind.inventory.claims import Claim
-from gpubind.inventory.intel.devices import DRIVERS, GAUDI, GPU_DRIVERS, IntelDevices, addresses, name_of, read_devices
+from gpubind.inventory.intel.devices import (
+    DRIVERS,
+    GAUDI,
+    GPU_DRIVERS,
+    IntelDevices,
+    addresses,
+    read_devices,
+    read_name,
+)
 from gpubind.inventory.liblist import NameTable, read_tables
 from gpubind.inventory.locate import LocatedFiles, locate
 from gpubind.inventory.needed import needed_files
-from gpubind.inventory.nodes import driver_kind, of_inventory
+from gpubind.inventory.nodes import driver_kind, inventory_fields
 from gpubind.inventory.search import Search, existing_directories, read_cache
 from gpubind.model import (
     COMPUTE_RUNTIME,
@@ -40,8 +48,8 @@ NODES_ONLY = "not-asked"
 LIST_NAME = VENDOR_ROWS["intel"].list_name
 BY_PATH = "/dev/dri/by-path"
 """Links to the nodes, by which oneCCL and MPICH look for GPUs. Source: pmodels/mpich `src/mpl/src/gpu/mpl_gpu_ze.c`."""
-_LINKS = (*READ_ONLY_OPTIONS, "noexec")
-_BELOW = ("", "intel-opencl")
+_LINK_OPTIONS = (*READ_ONLY_OPTIONS, "noexec")
+_DRIVER_SUBDIRECTORIES = ("", "intel-opencl")
 """Below each directory of libraries: where packages have the OpenCL driver."""
 
 
@@ -62,7 +70,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         driver=Driver("intel", None, False, _kernel(host), driver_kind(host), None, host.driver.root),
         source=SourceUsed("liblist", listfile.label),
         files=tuple(_by_path_directory(host)),
-        **of_inventory(intel_devices.devices, intel_devices.devices),
+        **inventory_fields(intel_devices.devices, intel_devices.devices),
         decisions=intel_devices.devices.decisions,
         findings=intel_devices.devices.findings,
         devices_per_gpu=intel_devices.tiles,
@@ -110,7 +118,7 @@ def _with_userspace(
 def _nothing_to_bind_error(host: Host, intel_devices: IntelDevices) -> NothingToBindError:
     reasons = {"no-driver": "no kernel driver has it", "no-node": "/dev has no node of it"}
     unusable = "; ".join(
-        f"{name_of(host, address)} at {address}: {reasons[reason]}" for address, reason in intel_devices.unusable
+        f"{read_name(host, address)} at {address}: {reasons[reason]}" for address, reason in intel_devices.unusable
     )
     names = [name for name in (*GPU_DRIVERS, *GAUDI) if not host.lenient.dev.has(f"/sys/module/{name}")]
     newer = "a newer kernel may know the device; " if intel_devices.unusable else ""
@@ -131,7 +139,7 @@ def _search(host: Host, request: Request, cache: Optional[LdCache]) -> Search:
     arch = architecture(host.uname.machine).name
     places = (*CONTAINER_LIBRARIES, *library_directories(arch), *request.library_path)
     first = existing_directories(host.driver, CONTAINER_LIBRARIES, below=("",))
-    return Search(host, cache, existing_directories(host.driver, places, below=_BELOW), first=first)
+    return Search(host, cache, existing_directories(host.driver, places, below=_DRIVER_SUBDIRECTORIES), first=first)
 
 
 def _files(
@@ -153,7 +161,7 @@ def _by_path_directory(host: Host) -> Iterator[HostFile]:
     resolved = host.lenient.dev.find(BY_PATH)
     if isinstance(resolved, ResolvedFile) and resolved.stat.kind == "dir" and resolved.path.startswith("/dev/"):
         claim = Claim("file", BY_PATH, "devices", "/dev", "intel", target=ContainerPath(BY_PATH))
-        yield claim.file(host.dev, resolved, kind="directory", found_by="/dev")._replace(options=_LINKS)
+        yield claim.file(host.dev, resolved, kind="directory", found_by="/dev")._replace(options=_LINK_OPTIONS)
 
 
 def _kernel(host: Host) -> Optional[str]:

@@ -92,7 +92,7 @@ def find_mig_names(host: Host, request: Request, mig_nodes: Iterable[MigNode], *
     mig_names = {name: part for name in names if use_cli and (part := _query_mig_name(host, name)) is not None}
     unknown = [name for name in names if name not in mig_names]
     if unknown:
-        mig_names.update(_in_specs(host, request, unknown, mig_nodes))
+        mig_names.update(_mig_names_in_specs(host, request, unknown, mig_nodes))
     return tuple(mig_names[name] for name in names if name in mig_names)
 
 
@@ -109,7 +109,9 @@ def _query_mig_name(host: Host, name: str) -> Optional[MigName]:
     return MigName(name, *parts[0]) if len(parts) == 1 else None
 
 
-def _in_specs(host: Host, request: Request, names: list[str], mig_nodes: Iterable[MigNode]) -> dict[str, MigName]:
+def _mig_names_in_specs(
+    host: Host, request: Request, names: list[str], mig_nodes: Iterable[MigNode]
+) -> dict[str, MigName]:
     """Return the parts that `nvidia.com/gpu=NAME` means by the CDI specs of *host*."""
     from gpubind.inventory.cdi.specs import NVIDIA, read_registry  # few name parts of a GPU
 

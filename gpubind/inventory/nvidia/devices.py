@@ -196,7 +196,7 @@ def read_devices(host: Host, board: Optional[TegraBoard] = None) -> Devices:
     kernel's is a finding, and is planned all the same.
     """
     gpus, unreadable = _read_gpus(host)
-    expected: Iterable[ExpectedNode] = _wanted(host, gpus)
+    expected: Iterable[ExpectedNode] = _expected_nodes(host, gpus)
     if board is not None:
         from gpubind.inventory.nvidia import tegra  # few hosts are such boards
 
@@ -266,7 +266,7 @@ def _storage_files(host: Host) -> Iterator[Outcome]:
         yield file._replace(options=READ_ONLY_OPTIONS) if isinstance(file, HostFile) else file
 
 
-def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[ExpectedNode]:
+def _expected_nodes(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[ExpectedNode]:
     """Yield NVIDIA's nodes below /dev, then the DRM nodes of *gpus*, then those that the caller requests."""
     by_node: dict[Optional[str], Optional[int]] = {gpu.node: gpu.index for gpu in gpus}
     every = host.dev.names("/dev")

@@ -20,7 +20,7 @@ from gpubind.inventory.claims import Claim, SourceResult
 from gpubind.inventory.liblist import NameTable, read_tables
 from gpubind.inventory.libraries import Libraries, unmatched_claims
 from gpubind.inventory.locate import locate
-from gpubind.inventory.nodes import NVIDIA_MODULE, NVIDIA_PCI_CLASS, driver_kind, of_inventory, pci_devices
+from gpubind.inventory.nodes import NVIDIA_MODULE, NVIDIA_PCI_CLASS, driver_kind, inventory_fields, pci_devices
 from gpubind.inventory.nvidia import container_cli
 from gpubind.inventory.nvidia.devices import (
     KernelModule,
@@ -93,8 +93,8 @@ def read_inventory(
         raise _nothing_to_bind_error(host, kernel, search, of_modules)
     decisions += [*located.decisions, *unmatched_claims(listed, located.found_libraries)]
     decisions += [*devices.decisions, *located.listed_decisions, *serving.decisions]
-    decisions += map(_passed_over, serving.passed_over)
-    findings += _about_passed_over(serving, request, listfile, host)
+    decisions += map(_passed_over_decision, serving.passed_over)
+    findings += _source_failed_findings(serving, request, listfile, host)
     findings += [*of_modules, *serving.findings, *file_list_findings]
     if windows is not None:
         decisions += windows.decisions
@@ -107,7 +107,7 @@ def read_inventory(
         searched=search.searched,
         libcuda_directories=search.libcuda_directories,
         files=(*located.libraries, *located.files),
-        **of_inventory(devices, everything),
+        **inventory_fields(devices, everything),
         decisions=tuple(decisions),
         findings=(*findings, *devices.findings),
         env=serving.env,
@@ -127,13 +127,15 @@ def _driver(host: Host, kernel: KernelModule, version: Optional[str], kind: Driv
     return Driver("nvidia", version, kernel.version is None, kernel.version, kind, cuda, host.driver.root)
 
 
-def _passed_over(passed: PassedOver) -> Decision:
+def _passed_over_decision(passed: PassedOver) -> Decision:
     verdict: Verdict = "absent" if passed.code == "absent" else "rejected"
     detail = f"{passed.code}: {passed.why}"
     return Decision("nvidia", passed.source, verdict, "passed-over", "name", detail=detail)
 
 
-def _about_passed_over(serving: SourceResult, request: Request, listfile: ListFile, host: Host) -> Iterator[Finding]:
+def _source_failed_findings(
+    serving: SourceResult, request: Request, listfile: ListFile, host: Host
+) -> Iterator[Finding]:
     """Yield the sources that were asked for by name, or could not be read, and do not serve."""
     for passed in serving.passed_over:
         if request.source == passed.source or passed.code == "unreadable":

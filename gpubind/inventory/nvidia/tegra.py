@@ -36,12 +36,12 @@ _BASE_LISTS = ("devices.csv", "drivers.csv", "l4t.csv")
 _ALL_LISTS = "csv-mounts=all"
 """The value of NVIDIA_REQUIRE_JETPACK that requests every list."""
 MODEL = "/proc/device-tree/model"
-_MEMORY = "/dev/nvmap"
+_MEMORY_NODE = "/dev/nvmap"
 _LIBRARY = re.compile(r".*\.so[.0-9]*")
-_OF_A_GPU = r"/dev/(?:nvidia[0-9]+|dri/.+)"
+_GPU_NODE = r"/dev/(?:nvidia[0-9]+|dri/.+)"
 _CAPABILITIES: tuple[tuple[str, Capability], ...] = (("/dev/dri/card", "graphics"), ("/dev/v4l2-nv", "video"))
-_FIRMWARE = "firmware: the kernel reads it, not a process"
-_LINKS = "links to nodes by their address: programs open the nodes"
+_FIRMWARE_REASON = "firmware: the kernel reads it, not a process"
+_LINKS_REASON = "links to nodes by their address: programs open the nodes"
 
 
 class TegraBoard(NamedTuple):
@@ -119,9 +119,9 @@ def _listed(
             nodes += paths
             decisions += [] if paths else [claim.absent("it is not there")]
         elif "/firmware/" in spec.path:
-            decisions.append(claim._replace(host_only_reason=_FIRMWARE).left_on_host(spec.path))
+            decisions.append(claim._replace(host_only_reason=_FIRMWARE_REASON).left_on_host(spec.path))
         elif spec.path.startswith("/dev/"):
-            decisions.append(claim._replace(host_only_reason=_LINKS).left_on_host(spec.path))
+            decisions.append(claim._replace(host_only_reason=_LINKS_REASON).left_on_host(spec.path))
         else:
             files += _claims(search, claim, loaded)
     return nodes, files, decisions
@@ -176,7 +176,7 @@ def merge_board_nodes(
     for path in sorted(board.nodes, key=natural_sort_key):
         capability = next((capability for start, capability in _CAPABILITIES if path.startswith(start)), None)
         nodes_by_path.setdefault(path, ExpectedNode(path, (), capability, None))
-    gpu_pattern = re.compile(_OF_A_GPU if len(gpus) > 1 else f"{_OF_A_GPU}|{TEGRA_CONTROL}")
+    gpu_pattern = re.compile(_GPU_NODE if len(gpus) > 1 else f"{_GPU_NODE}|{TEGRA_CONTROL}")
     return tuple(
         node._replace(
             gpu=0 if node.gpu is None and gpu_pattern.fullmatch(node.path) else node.gpu,
@@ -197,7 +197,7 @@ def integrated_gpu(host: Host, board: TegraBoard) -> tuple[Gpu, ...]:
 def missing_nodes(board: TegraBoard, gpus: tuple[Gpu, ...]) -> Iterator[Finding]:
     """Yield the finding that CUDA cannot work for want of nodes."""
     missing = [
-        *([] if _MEMORY in board.nodes else [_MEMORY]),
+        *([] if _MEMORY_NODE in board.nodes else [_MEMORY_NODE]),
         *([] if gpus else ["/dev/nvhost-ctrl-gpu", "/dev/nvgpu/*/ctrl"]),
     ]
     if missing:

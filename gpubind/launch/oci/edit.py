@@ -19,7 +19,7 @@ from gpubind.formats.driver.engines import TOOLKIT_FILE, RequestPolicy, parse_re
 from gpubind.formats.driver.require import requirements_of
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.image.bundle import image_of, in_directory
+from gpubind.image.bundle import read_bundle_image, with_directory
 from gpubind.inventory.amd.devices import KFD
 from gpubind.inventory.nodes import NVIDIA_MODULE
 from gpubind.launch.oci.gpus import is_dockers, requested_gpus, variables_of
@@ -29,7 +29,7 @@ from gpubind.launch.target import StartRequest, StartTarget
 from gpubind.launch.wrap.gpus import GpuRequest
 from gpubind.launch.wrap.start import prepare_gpus
 from gpubind.machine import system
-from gpubind.machine.answers import answer_in, could_not_look, read_steady, tried
+from gpubind.machine.answers import inspection_error, missing_from, read_unchanged, retry_transient
 from gpubind.machine.budget import TIMES_LIMIT, renew
 from gpubind.machine.regular import open_regular, read_regular
 from gpubind.machine.system import OpenDirectory
@@ -90,7 +90,7 @@ def _planned(request: StartRequest, bundle: Bundle, gpus: GpuRequest, program: s
     has_nvidia = any(map(host.dev.has, NVIDIA))
     if is_dockers(bundle) and gpus.vendors == ("nvidia",) and host.dev.has(KFD) and not has_nvidia:
         gpus = gpus._replace(vendors=("amd",))
-    with closing(image_of(bundle, bundle.directory)) as image:
+    with closing(read_bundle_image(bundle, bundle.directory)) as image:
         name = basename(program) if basename(program) in RUNTIMES else RUNTIMES[0]
         runtime = EngineRuntime(name, image.facts.loader_directories)
         target = StartTarget(runtime, program, host, image)
@@ -128,9 +128,9 @@ def read_policy() -> RequestPolicy:
     try:
         data = read_regular(TOOLKIT_FILE, TOOLKIT_LIMIT)
     except OSError as error:
-        if answer_in(error) == ABSENT:
+        if missing_from(error) == ABSENT:
             return RequestPolicy()
-        raise could_not_look(TOOLKIT_FILE, error) from error
+        raise inspection_error(TOOLKIT_FILE, error) from error
     with in_file(TOOLKIT_FILE):
         return parse_request_policy(data)
 
@@ -139,7 +139,7 @@ def _open_directory(path: str) -> OpenDirectory:
     try:
         return system.open_directory(path)
     except OSError as error:
-        raise could_not_look(path, error) from error
+        raise inspection_error(path, error) from error
 
 
 def _read(place: OpenDirectory, path: str, directory: str) -> Configuration:
@@ -149,13 +149,13 @@ def _read(place: OpenDirectory, path: str, directory: str) -> Configuration:
 
     def read() -> tuple[bytes, os.stat_result]:
         with open_regular(basename(path), place) as file:
-            return read_steady(SIZE_LIMIT + 1, file, path), file.facts()
+            return read_unchanged(SIZE_LIMIT + 1, file, path), file.facts()
 
     try:
-        data, facts = tried(read)
+        data, facts = retry_transient(read)
     except OSError as error:
-        raise could_not_look(path, error) from error
+        raise inspection_error(path, error) from error
     with in_file(path):
         bundle = parse_bundle(data, is_engines=True)
-    bundle = in_directory(bundle, directory)
+    bundle = with_directory(bundle, directory)
     return Configuration(bundle, stat.S_IMODE(facts.st_mode), (facts.st_uid, facts.st_gid))

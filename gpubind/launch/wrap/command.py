@@ -22,22 +22,22 @@ from gpubind.runtimes.cmdline.programs import (
     UNSUPPORTED_PROGRAMS,
     RuntimeProgram,
     StartSubcommand,
-    options_of,
+    read_option_table,
 )
 from gpubind.runtimes.cmdline.reader import (
     GETOPT,
     GETOPT_PERMUTING,
+    FailureKind,
     ParsedCommandLine,
     ParsedOption,
     ParseFailure,
-    TroubleKind,
     argument_location,
     parse_options,
 )
 from gpubind.runtimes.cmdline.values import parse_bool
 from gpubind.runtimes.runtime import format_multiline
 
-_TROUBLES: dict[TroubleKind, str] = {
+_TROUBLES: dict[FailureKind, str] = {
     "unknown": "it is not an option that gpubind knows, so the next word may or may not belong to it",
     "ambiguous": "it abbreviates several options",
     "no-value": "its value is missing",
@@ -52,12 +52,12 @@ _LOOKS_LIKE_GPUS = re.compile(
 )
 
 
-class Wrapped(NamedTuple):
+class WrappedCommand(NamedTuple):
     """A command line that starts a container, which is to get a plan."""
 
-    words: tuple[str, ...]
+    argv: tuple[str, ...]
     """The whole line, as given."""
-    prefix: tuple[Prefix, ...]
+    prefixes: tuple[Prefix, ...]
     """The programs before the runtime's."""
     program_at: int
     runtime: str
@@ -74,7 +74,7 @@ class Wrapped(NamedTuple):
     """The name of an instance, or of a container of crun or runc."""
     command: tuple[str, ...]
     """The command in the container, as far as the line names one."""
-    place: int
+    insert_index: int
     """Where other options go: after the user's, so that those do not undo them."""
     gpus: gpus.GpuRequest
 
@@ -98,20 +98,20 @@ class Wrapped(NamedTuple):
         return PROGRAMS[self.runtime].subcommands[self.subcommand].operands == "instance"
 
     @property
-    def own(self) -> dict[str, str]:
+    def global_options(self) -> dict[str, str]:
         """The last value of each option that the program takes before its subcommand; podman takes some after it."""
         global_names = PROGRAMS[self.runtime].option_table.names
         return {option.name: option.value for option in (*self.globals, *self.options) if option.name in global_names}
 
     @property
-    def is_here(self) -> bool:
-        """Whether the runtime starts in this environment; else a plan made here may be wrong: see `moved`."""
-        return not any(prefix.moves for prefix in self.prefix)
+    def starts_here(self) -> bool:
+        """Whether the runtime starts in this environment; else a plan made here may be wrong: see `insert_gpubind`."""
+        return not any(prefix.moves for prefix in self.prefixes)
 
 
 def parse_command(
     argv: Sequence[str], environ: Optional[Mapping[str, str]] = None, site: Collection[str] = ()
-) -> Optional[Wrapped]:
+) -> Optional[WrappedCommand]:
     """Return the start in *argv*; None if gpubind has nothing to add to it.
 
     That is: its subcommand starts no container; it asks for help; it asks for no GPU; it enters a running container;
@@ -138,7 +138,7 @@ def parse_command(
     subcommand, first = parsed_subcommand
     start = program.subcommands[subcommand]
     is_posix = program.reader is GETOPT_PERMUTING and "POSIXLY_CORRECT" in environ  # getopt_long(3)
-    line = parse_options(GETOPT if is_posix else program.reader, start.known, args, first)
+    line = parse_options(GETOPT if is_posix else program.reader, start.option_table, args, first)
     if _asks_for_help(line):
         return None
     if line.error is not None:
@@ -167,7 +167,7 @@ def asks_by_flag(argv: Sequence[str]) -> bool:
     return PROGRAMS[basename(args[read_prefixes(args)[1]])].requests_gpus_by_flag
 
 
-def arguments_of(wrapped: Wrapped) -> tuple[str, ...]:
+def user_options(wrapped: WrappedCommand) -> tuple[str, ...]:
     """Return the user's options for the runtime, without the GPU flags."""
     flag_positions = {option.position for option in wrapped.gpus.flags}
     args_by_position = {
@@ -176,27 +176,27 @@ def arguments_of(wrapped: Wrapped) -> tuple[str, ...]:
     return tuple(arg for args in args_by_position.values() for arg in args)
 
 
-def own_options(runtime: str, action: str, args: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def split_options(runtime: str, action: str, args: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return *args* of `gpubind exec -- OPTIONS IMAGE CMD...` as the options of *runtime*, and those after them.
 
     Errors: `UsageError` (code `incomplete-argument`) for an option that *runtime* does not have for that action.
     """
     program = PROGRAMS[runtime]
-    line = parse_options(program.reader._replace(permutes=False), program.start(action).known, args)
+    line = parse_options(program.reader._replace(permutes=False), program.start(action).option_table, args)
     if line.error is not None:
         problem = f"`{args[line.error.position]}` before IMAGE is not an option of {runtime}"
         raise UsageError("incomplete-argument", problem, why=_TROUBLES[line.error.kind])
     return line.argv[: line.insert_index], tuple(line.argv[at] for at in line.operand_indexes)
 
 
-def printed(wrapped: Wrapped, argv: Sequence[str]) -> str:
-    """Return *argv*, which `rewritten` made of *wrapped*, for a reader and a shell: each option on a line."""
-    before = len(wrapped.words[: wrapped.program_at + 1]) + len(wrapped.subcommand)
-    after = len(argv) - len(wrapped.words[wrapped.place :])
+def format_command(wrapped: WrappedCommand, argv: Sequence[str]) -> str:
+    """Return *argv*, which `rewrite` made of *wrapped*, for a reader and a shell: each option on a line."""
+    before = len(wrapped.argv[: wrapped.program_at + 1]) + len(wrapped.subcommand)
+    after = len(argv) - len(wrapped.argv[wrapped.insert_index :])
     return format_multiline(argv, before, after)
 
 
-def rewritten(wrapped: Wrapped, insert: Sequence[str] = (), *, remove: Collection[str] = ()) -> tuple[str, ...]:
+def rewrite(wrapped: WrappedCommand, insert: Sequence[str] = (), *, remove: Collection[str] = ()) -> tuple[str, ...]:
     """Return the words of *wrapped* without its GPU flags, and with *insert* after its options.
 
     *remove* names more options to take out: runc refuses a second --bundle. Errors: `UsageError` (`wrap-option`) for
@@ -209,20 +209,20 @@ def rewritten(wrapped: Wrapped, insert: Sequence[str] = (), *, remove: Collectio
             problem = f"`{option.args[0]}` holds several options, of which --{option.name} has to go"
             raise UsageError("wrap-option", problem, where=argument_location(option.position), hint="write them apart")
         removed |= set(range(option.position, option.position + len(option.args)))
-    args = list(wrapped.words)
+    args = list(wrapped.argv)
     if basename(args[wrapped.program_at]) == "nvidia-docker":
         args[wrapped.program_at] = "docker"  # the other one would add --runtime=nvidia again
-    before = [arg for at, arg in enumerate(args[: wrapped.place]) if at not in removed]
-    after = [arg for at, arg in enumerate(args) if at >= wrapped.place and at not in removed]
+    before = [arg for at, arg in enumerate(args[: wrapped.insert_index]) if at not in removed]
+    after = [arg for at, arg in enumerate(args) if at >= wrapped.insert_index and at not in removed]
     return (*before, *insert, *after)
 
 
-def moved(wrapped: Wrapped, gpubind: Sequence[str]) -> tuple[str, ...]:
+def insert_gpubind(wrapped: WrappedCommand, gpubind: Sequence[str]) -> tuple[str, ...]:
     """Return the same command line with *gpubind* after the prefix: `srun gpubind wrap -- singularity ...`.
 
     `srun` or `env A=b` start it with other GPUs, or another environment, than this process: there the plan is right.
     """
-    return (*wrapped.words[: wrapped.program_at], *gpubind, *wrapped.words[wrapped.program_at :])
+    return (*wrapped.argv[: wrapped.program_at], *gpubind, *wrapped.argv[wrapped.program_at :])
 
 
 def _asks_for_help(line: ParsedCommandLine) -> bool:
@@ -307,7 +307,9 @@ def _read_on(
         return parse_options(program.reader._replace(permutes=False), program.option_table, argv, at)
     # docker exec has no --gpus; the user's intention is clear.
     option_table = (
-        start.known if start.operands != "joined" else options_of(start.options, program.start("run").options)
+        start.option_table
+        if start.operands != "joined"
+        else read_option_table(start.options, program.start("run").options)
     )
     return parse_options(program.reader, option_table, argv, at)
 
@@ -345,7 +347,7 @@ def _started(
     head: ParsedCommandLine,
     line: ParsedCommandLine,
     start: StartSubcommand,
-) -> Wrapped:
+) -> WrappedCommand:
     argv, others = line.argv, list(line.operand_indexes)
     image, image_at, name = None, None, None
     if start.operands in ("image", "instance") and others:
@@ -358,7 +360,7 @@ def _started(
     if start.operands in ("instance", "bundle") and others:
         name = argv[others.pop(0)]
     runtime = basename(argv[at])
-    return Wrapped(
+    return WrappedCommand(
         argv,
         prefixes,
         at,
@@ -395,7 +397,7 @@ def _rootfs(line: ParsedCommandLine) -> Optional[str]:
 
 
 def _request(
-    wrapped: Wrapped,
+    wrapped: WrappedCommand,
     program: RuntimeProgram,
     line: ParsedCommandLine,
     environ: Mapping[str, str],
@@ -405,18 +407,22 @@ def _request(
     if program.family == "singularity":
         return gpus.singularity_request(wrapped.runtime, line, environ, site)
     if program.family == "docker":
-        nvidia = basename(wrapped.words[wrapped.program_at]) == "nvidia-docker"
+        nvidia = basename(wrapped.argv[wrapped.program_at]) == "nvidia-docker"
         return gpus.docker_request(wrapped.options, environ, nvidia=nvidia)
     if program.family == "nerdctl":
         return gpus.nerdctl_request(wrapped.options, environ)
     if program.family == "podman":
         return gpus.podman_request((*wrapped.globals, *wrapped.options), environ)
-    return gpus.charliecloud_request(wrapped.options) if program.family == "ch-run" else gpus.GpuRequest(asked=False)
+    return (
+        gpus.charliecloud_request(wrapped.options)
+        if program.family == "ch-run"
+        else gpus.GpuRequest(is_requested=False)
+    )
 
 
-def _need_all(wrapped: Wrapped, program: RuntimeProgram, start: StartSubcommand) -> None:
+def _need_all(wrapped: WrappedCommand, program: RuntimeProgram, start: StartSubcommand) -> None:
     """Errors: `UsageError`, if a line that is to get a plan lacks something, or reads options from a file."""
-    what = f"`{' '.join((wrapped.words[wrapped.program_at], *wrapped.subcommand))}`"
+    what = f"`{' '.join((wrapped.argv[wrapped.program_at], *wrapped.subcommand))}`"
     if start.operands in ("image", "instance") and wrapped.image is None:
         raise UsageError(
             "wrap-no-image", f"{what} names no image", hint="the image is the first argument after the options"
@@ -431,8 +437,8 @@ def _need_all(wrapped: Wrapped, program: RuntimeProgram, start: StartSubcommand)
         if option.name in program.option_files:
             what = f"`{' '.join(option.args)}`: those options are in a file, and gpubind does not see them"
             raise UsageError("wrap-unseen", what, where=argument_location(option.position), hint="write them out")
-    if any(prefix.several for prefix in wrapped.prefix) and ":" in wrapped.words[wrapped.program_at :]:
-        at = wrapped.words.index(":", wrapped.program_at)
+    if any(prefix.several for prefix in wrapped.prefixes) and ":" in wrapped.argv[wrapped.program_at :]:
+        at = wrapped.argv.index(":", wrapped.program_at)
         raise UsageError(
             "wrap-several",
             "`:` begins another command, and gpubind can plan for only one",

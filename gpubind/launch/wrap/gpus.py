@@ -28,7 +28,7 @@ from gpubind.formats.driver.gpu_names import (
 )
 from gpubind.frozen import NamedTuple
 from gpubind.model import CAPABILITIES, VENDORS, Capability, Vendor
-from gpubind.runtimes.apptainer.options import options_of
+from gpubind.runtimes.apptainer.options import user_option_values
 from gpubind.runtimes.cmdline.reader import ParsedCommandLine, ParsedOption, argument_location
 from gpubind.runtimes.cmdline.values import parse_assignment, parse_bool, parse_list
 
@@ -78,13 +78,13 @@ class GpuRequest(NamedTuple):
     """Whether only the image's variable chooses the GPUs: with a mere `--runtime=nvidia` or `--runtime=amd`."""
     brings_nodes: bool = False
     """Whether the line's own words bring the GPUs' nodes: they stay, and the line works without a plan, too."""
-    asked: bool = True
+    is_requested: bool = True
     """Whether something asks for GPUs; else a runtime without options for GPUs is started."""
 
     @property
     def is_optional(self) -> bool:
         """Whether the line works without a plan, too, and starts as it is where there is none."""
-        return self.brings_nodes or not self.asked
+        return self.brings_nodes or not self.is_requested
 
 
 def is_gpu_flag(family: str, option: ParsedOption) -> bool:
@@ -106,7 +106,7 @@ def singularity_request(
 
     Only `--no-nv` and `--no-rocm` take away the flags of the *site*, which its configuration always adds.
     """
-    options = options_of(program, line, environ)
+    options = user_option_values(program, line, environ)
     on = {name for name in SWITCHES if options.has(name)}
     on |= {name for name in site if not options.has(f"no-{name}")}
     device_flags, names = _devices(line.options, lists=True)
@@ -281,7 +281,7 @@ def charliecloud_request(options: Sequence[ParsedOption]) -> GpuRequest:
             raise UsageError("wrap-gpus", problem, where=argument_location(option.position), hint=hint)
     kinds = {option.value for option in flags}
     vendors = tuple(dict.fromkeys(vendor for kind, vendor in _GPU_KINDS.items() if kind in kinds))
-    return GpuRequest(() if "" in kinds else vendors, flags=flags, asked=bool(flags))
+    return GpuRequest(() if "" in kinds else vendors, flags=flags, is_requested=bool(flags))
 
 
 def _runtime_vendor(value: str) -> Optional[Vendor]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import stat
 
-from gpubind.launch.named import named
+from gpubind.launch.named import resolve_program
 from gpubind.memo.answer import become, callers_environ
-from gpubind.memo.questions import ask
+from gpubind.memo.questions import run_query
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ def pass_through(argv: Sequence[str]) -> None:
     environ = callers_environ()
     if line is None or not asks_for_no_gpu(line, environ) or site_switches(line, _text):
         return
-    program, _ = named(line[0], environ, _is_file, lambda path: ask("access", (path, os.X_OK, False)) is True)
+    program, _ = resolve_program(
+        line[0], environ, _is_file, lambda path: run_query("access", (path, os.X_OK, False)) is True
+    )
     if program is not None:
         try:
             become(program, line, environ)
@@ -88,7 +90,7 @@ def site_switches(argv: Sequence[str], read: Callable[[str], bytes]) -> tuple[st
 
 
 def _is_file(path: str) -> bool:
-    facts = ask("stat", path)
+    facts = run_query("stat", path)
     return isinstance(facts, tuple) and stat.S_ISREG(facts[0])
 
 

@@ -14,7 +14,7 @@ from typing import Optional
 from gpubind.errors import UsageError
 from gpubind.frozen import NamedTuple
 from gpubind.model.arch import ARCHITECTURES
-from gpubind.runtimes.cmdline.programs import PROGRAMS, options_of
+from gpubind.runtimes.cmdline.programs import PROGRAMS, read_option_table
 from gpubind.runtimes.cmdline.reader import (
     GETOPT,
     GETOPT_NUMERIC,
@@ -160,7 +160,7 @@ def _read(program: str, rule: _Rule, argv: Sequence[str], at: int) -> ParsedComm
         is_guessed = rule.guesses and trouble.kind == "unknown"
         return _guessed(argv, trouble.position) if is_guessed else None
 
-    line = parse_options(rule.reader, options_of(program), argv, at, guessed)
+    line = parse_options(rule.reader, read_option_table(program), argv, at, guessed)
     if line.error is not None:
         problem = f"`{argv[line.error.position]}` cannot be read, so the beginning of the command is not known"
         raise UsageError("wrap-option", problem, where=argument_location(line.error.position), hint=HINT)

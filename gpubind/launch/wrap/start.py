@@ -10,15 +10,22 @@ from gpubind.formats.driver.cdi import KINDS
 from gpubind.host import Host
 from gpubind.image.reference import native_reference
 from gpubind.inventory.nodes import NVIDIA_MODULE
-from gpubind.launch.caller import remote_of
-from gpubind.launch.lasting import for_each_start
-from gpubind.launch.start import UNSEEN, inspect_start, need_own_flag, prepare_start
-from gpubind.launch.target import DAMAGE, StartRequest, StartTarget, start_as_written, with_target
-from gpubind.launch.wrap.command import Wrapped, arguments_of, asks_by_flag, moved, parse_command, rewritten
+from gpubind.launch.caller import find_remote_daemon
+from gpubind.launch.lasting import use_cdi_devices
+from gpubind.launch.start import FALLBACK_ERRORS, inspect_start, prepare_start, report_builtin_flag
+from gpubind.launch.target import UNREADABLE_IMAGE_ERRORS, StartRequest, StartTarget, start_as_written, with_target
+from gpubind.launch.wrap.command import (
+    WrappedCommand,
+    asks_by_flag,
+    insert_gpubind,
+    parse_command,
+    rewrite,
+    user_options,
+)
 from gpubind.launch.wrap.gpus import SHOWN, GpuRequest, as_written, with_image
 from gpubind.launch.wrap.passing import SITE_LIMIT, site_switches
 from gpubind.launch.wrap.unread import without_plan
-from gpubind.machine.listener import has_command
+from gpubind.machine.listener import report_command
 from gpubind.machine.regular import read_beginning
 from gpubind.model import Gpu, Vendor, shorten_list, sorted_by_pci
 from gpubind.model.notice import Message, Notice
@@ -37,7 +44,7 @@ def command_of_line(
     request: Callable[[], StartRequest],
     again: Callable[[], Sequence[str]],
     report: Callable[[Message], None],
-) -> tuple[Command, Optional[Wrapped]]:
+) -> tuple[Command, Optional[WrappedCommand]]:
     """Return what *argv* become in *environ*, and how they were read if the plan is in them.
 
     *request* is called where a plan is made. *again* gives the words that start this program, for a line that starts
@@ -56,40 +63,40 @@ def command_of_line(
         if warning is not None:
             report(warning)
         return as_given, None
-    if not line.is_here:
-        return Command(moved(line, again()), environ), None
+    if not line.starts_here:
+        return Command(insert_gpubind(line, again()), environ), None
     command = _wrapped_command(request(), line)
     return (as_given, None) if command is None else (command, line)  # the program's own flag stays
 
 
-def _wrapped_command(request: StartRequest, line: Wrapped) -> Optional[Command]:
+def _wrapped_command(request: StartRequest, line: WrappedCommand) -> Optional[Command]:
     """Return *line* with the plan in it; None where it is to be started as it is. Errors: as `make_command`."""
     runtime = WRAPPED[line.runtime]
     request = request._replace(
-        arguments=arguments_of(line),
-        own=line.own,
+        arguments=user_options(line),
+        global_options=line.global_options,
         is_entered=line.is_entered,
         container="created" if line.subcommand[-1:] == ("create",) else "kept",
         keeps_line=True,
     )
     image = native_reference(line.image_place, runtime) if line.image_place is not None else None
     try:
-        program = line.words[line.program_at]
+        program = line.argv[line.program_at]
         command = with_target(request, runtime, program, image, lambda target: _command(request, line, target))
-    except DAMAGE as error:
+    except UNREADABLE_IMAGE_ERRORS as error:
         if line.gpus.is_optional:
             start_as_written(request, error)
-        elif isinstance(error, UNSEEN):
-            need_own_flag(request, error, has_gpu_flag=True)
+        elif isinstance(error, FALLBACK_ERRORS):
+            report_builtin_flag(request, error, has_gpu_flag=True)
         else:
             raise
         command = None
     if not PROGRAMS[line.runtime].reader.permutes:  # it would read options among the command's words, too
-        has_command(line.command, is_looked_at=request.check or runtime.limits.hides_missing_command)
+        report_command(line.command, is_looked_at=request.check or runtime.limits.hides_missing_command)
     return command
 
 
-def _command(request: StartRequest, line: Wrapped, target: StartTarget) -> Optional[Command]:
+def _command(request: StartRequest, line: WrappedCommand, target: StartTarget) -> Optional[Command]:
     """As `_planned`; None, with a message, where no plan can be made and the line starts without one: its image cannot
     be read, or it needs no plan.
     """
@@ -98,7 +105,7 @@ def _command(request: StartRequest, line: Wrapped, target: StartTarget) -> Optio
         return None  # whose ROCm it should use is not known; the nodes are there
     try:
         return _planned(request, line, target)
-    except (CommandError, *DAMAGE):  # a second try may have a plan after damage of the image
+    except (CommandError, *UNREADABLE_IMAGE_ERRORS):  # a second try may have a plan after damage of the image
         raise
     except GpubindError as error:
         if not line.gpus.is_optional:
@@ -107,10 +114,12 @@ def _command(request: StartRequest, line: Wrapped, target: StartTarget) -> Optio
         return None
 
 
-def _planned(request: StartRequest, line: Wrapped, target: StartTarget) -> Optional[Command]:
+def _planned(request: StartRequest, line: WrappedCommand, target: StartTarget) -> Optional[Command]:
     """Return the line with its plan; None where the image asks for no GPU, or where there is nothing to bind."""
     facts = target.image.facts if target.image is not None else None
-    is_remote = facts is None and remote_of(target.runtime, request.environ, request.own) is not None
+    is_remote = (
+        facts is None and find_remote_daemon(target.runtime, request.environ, request.global_options) is not None
+    )
     if line.gpus.image_decides and is_remote:
         return None  # the runtime of that machine reads the variables of the image
     gpus = with_image(line.gpus, facts.env if facts is not None else None)
@@ -120,7 +129,7 @@ def _planned(request: StartRequest, line: Wrapped, target: StartTarget) -> Optio
     if gpus.by_count and merged_request.query.request.gpus == gpus.gpus and not request.elsewhere:
         for one in choice_by_count(prepared.plan, request.environ, " ".join(gpus.flags[0].args)):
             request.report(one)
-    prepared = for_each_start(request, target, prepared, has_nodes=gpus.brings_nodes)
+    prepared = use_cdi_devices(request, target, prepared, has_nodes=gpus.brings_nodes)
     has_command_word = line.subcommand[-1:] == ("exec",) and line.command
     inspect_start(merged_request, target, prepared, line.command[0] if has_command_word else None)
     if not prepared.plan.drivers:
@@ -138,13 +147,13 @@ def _planned(request: StartRequest, line: Wrapped, target: StartTarget) -> Optio
         start_command = prepared.start.runtime.start_command(call, prepared.start, prepared.arguments)
         environ, file = start_command.environ, start_command.file
         insert, remove = (insert, set()) if file is None else (("--bundle", STAGED_DIRECTORY), {"bundle"})
-    return Command(rewritten(line, insert, remove=remove), environ, file)
+    return Command(rewrite(line, insert, remove=remove), environ, file)
 
 
 def prepare_gpus(request: StartRequest, target: StartTarget, gpus: GpuRequest) -> tuple[StartRequest, PreparedStart]:
     """Return *request* with *gpus*, and the start of *target* with them. Errors: as `prepare_start`, in their words."""
     gpus = _of_one_vendor(gpus, request, target.host)
-    merged_request = _asked(request, gpus._replace(gpus=_counted_by_rocr(gpus, request, target.host)))
+    merged_request = _merge_request(request, gpus._replace(gpus=_counted_by_rocr(gpus, request, target.host)))
     try:
         return merged_request, prepare_start(merged_request, target, in_line=True)
     except UsageError as error:
@@ -152,7 +161,7 @@ def prepare_gpus(request: StartRequest, target: StartTarget, gpus: GpuRequest) -
         if not is_lines or error.code != "inseparable-gpus":
             raise as_written(error, gpus, target.runtime.name) if is_lines else error from None
         request.report(as_written(error, gpus, target.runtime.name))  # docker itself gives all then
-    merged_request = _asked(request, gpus._replace(gpus="all"))
+    merged_request = _merge_request(request, gpus._replace(gpus="all"))
     return merged_request, prepare_start(merged_request, target, in_line=True)
 
 
@@ -183,7 +192,7 @@ def _counted_by_rocr(gpus: GpuRequest, request: StartRequest, host: Host) -> Opt
 
     names, host_gpus = (gpus.gpus or "").split(","), sorted_by_pci(read_topology(host).gpus)
     if gpus.chosen_by and host_gpus and not gpus.cdi:
-        names = _known(names, host_gpus, gpus.chosen_by, request)
+        names = _filter_available(names, host_gpus, gpus.chosen_by, request)
     nodes = {str(place): gpu.render or "" for place, gpu in enumerate(host_gpus)}
     for name, (_, device) in read_registry(host, request.query.request.cdi_directories).devices.items():
         renders = [node.source for node in device.edits.nodes if "/renderD" in node.source]
@@ -193,7 +202,7 @@ def _counted_by_rocr(gpus: GpuRequest, request: StartRequest, host: Host) -> Opt
     return ",".join(nodes.get(name) or name for name in names)
 
 
-def _known(names: Iterable[str], gpus: Iterable[Gpu], by: str, request: StartRequest) -> list[str]:
+def _filter_available(names: Iterable[str], gpus: Iterable[Gpu], by: str, request: StartRequest) -> list[str]:
     """Return those of *names* that *gpus* have, in ROCr's order: AMD's toolkit ignores the others, and gives a set."""
     indexes = {name: gpu.index or 0 for place, gpu in enumerate(gpus) for name in (str(place), gpu.uuid) if name}
     unknown = [name for name in names if name and name not in indexes]
@@ -203,7 +212,7 @@ def _known(names: Iterable[str], gpus: Iterable[Gpu], by: str, request: StartReq
     return sorted(dict.fromkeys(name for name in names if name in indexes), key=indexes.__getitem__) or ["none"]
 
 
-def _asked(request: StartRequest, gpus: GpuRequest) -> StartRequest:
+def _merge_request(request: StartRequest, gpus: GpuRequest) -> StartRequest:
     """Return *request* with what the line asks for. Options and settings of `wrap` itself take precedence."""
     user_request = request.query.request
     is_chosen = user_request.gpus is not None or bool(user_request.cdi_devices)

@@ -15,7 +15,7 @@ from typing import Optional
 
 from gpubind.errors import UnseenError, UsageError
 from gpubind.launch.wrap.command import read_prefixes
-from gpubind.machine.answers import answer_in, exists, real_path
+from gpubind.machine.answers import exists, missing_from, real_path
 from gpubind.machine.regular import read_regular
 from gpubind.model.files import ABSENT
 from gpubind.runtimes.cmdline.programs import BUILDAH, COMPOSE, PROGRAMS
@@ -110,4 +110,4 @@ def _names_gpus(path: str) -> bool:
     try:
         return _GPUS.search(read_regular(path, _SIZE_LIMIT)) is not None
     except OSError as error:
-        return answer_in(error) != ABSENT
+        return missing_from(error) != ABSENT

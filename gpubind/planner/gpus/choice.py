@@ -54,7 +54,7 @@ def same_model(gpus: Sequence[Gpu]) -> bool:
     return len(gpus) < 2 or (gpus[0].model is not None and all(gpu.model == gpus[0].model for gpu in gpus))
 
 
-def gpus_named(gpu_id: GpuId, gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
+def find_gpus(gpu_id: GpuId, gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
     """Return those of *gpus* that *gpu_id* may mean: several if their UUIDs begin so, none if it is unknown."""
     value = gpu_id.value
     if gpu_id.spelling in ("index", "mig-instance", "mig-index"):
@@ -71,7 +71,7 @@ def mig_device(gpu: Gpu, gi: Optional[int], ci: Optional[int]) -> Optional[Chose
     return next((ChosenGpu(gpu, (device,)) for device in gpu.mig if (device.gi, device.ci) == (gi, ci)), None)
 
 
-def mig_device_named(name: str, inventory: Inventory) -> Optional[ChosenGpu]:
+def find_mig_device(name: str, inventory: Inventory) -> Optional[ChosenGpu]:
     """Return what `MIG-<uuid>` or `G:M` means, if the driver's own program could be asked."""
     mig_name = next((mig_name for mig_name in inventory.mig_names if mig_name.name == name), None)
     gpu = next((gpu for gpu in usable_gpus(inventory) if mig_name and gpu.minor == mig_name.minor), None)

@@ -84,7 +84,7 @@ class _VisibleDevices(NamedTuple):
             if variable in self.environ and gpus:  # only what the caller's own would take away again has to be set
                 # All numbers together mean all GPUs, in whatever order they are counted; nothing names whole GPUs and
                 # MIG devices at once.
-                numbers = ",".join(map(str, range(len(_open(self.inventory)))))
+                numbers = ",".join(map(str, range(len(_openable_gpus(self.inventory)))))
                 yield _set(variable, None if any(gpu.mig for gpu in gpus) else numbers)
         elif choice.gpus == ():
             yield _set(variable, _EMPTY_LIST)
@@ -134,7 +134,7 @@ class _VisibleDevices(NamedTuple):
         """Yield the chosen GPUs, in their order: by UUID or by number, by the module's rule."""
         chosen = self.choice.gpus or ()
         uuids = [uuid for chosen_gpu in chosen for uuid in uuids_of(chosen_gpu)]
-        counted = self._counted()
+        counted = self._numbered_gpus()
         places = [counted.index(chosen_gpu.gpu) for chosen_gpu in chosen if chosen_gpu.gpu in counted]
         numbered = bool(places) and not any(gpu.mig for gpu in counted)
         known_uuids = [gpu.uuid for gpu in counted if gpu.uuid is not None]
@@ -152,9 +152,9 @@ class _VisibleDevices(NamedTuple):
             # A MIG device has no number. Only the nodes choose it, and a number of the caller's would hide it.
             yield _set(variable, None)
 
-    def _counted(self) -> list[Gpu]:
+    def _numbered_gpus(self) -> list[Gpu]:
         """Return the GPUs that programs in the container can open, in the order of their numbers."""
-        gpus = _open(self.inventory)
+        gpus = _openable_gpus(self.inventory)
         if not self.isolated:
             return gpus
         chosen = [chosen_gpu.gpu.index for chosen_gpu in self.choice.gpus or ()]
@@ -181,7 +181,7 @@ def _forwarded(pairs: Iterable[tuple[str, str]]) -> Iterator[EnvVar]:
             yield EnvVar(name, "set", value, None, "handed-on")
 
 
-def _open(inventory: Inventory) -> list[Gpu]:
+def _openable_gpus(inventory: Inventory) -> list[Gpu]:
     """Return the GPUs that this process can open, in the order of their indexes; all if it can open none."""
     gpus = usable_gpus(inventory)
     return [gpu for gpu in gpus if gpu.index not in inventory.hidden_gpu_indexes] or list(gpus)

@@ -35,11 +35,11 @@ from gpubind.planner.gpus.choice import (
     ChosenGpu,
     GpuChoice,
     each_gpu_once,
-    gpus_named,
+    find_gpus,
+    find_mig_device,
     gpus_with_mig,
     intersect,
     mig_device,
-    mig_device_named,
     same_model,
     usable_gpus,
 )
@@ -220,7 +220,7 @@ def _listed(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> GpuChoice:
 def _in_cgroup(names: GpuList, job: GpuChoice, gpus: Sequence[ChosenGpu]) -> GpuChoice:
     """Return the choice in a job whose cgroup hides the other GPUs: there a number is a place among the job's."""
     job = job._replace(findings=())
-    mine = _by_index(gpus)
+    mine = _sorted_by_index(gpus)
     if not names.is_numbers:
         read = read_list(names, names.gpus, certain=False)
         in_job = tuple(chosen for chosen in read.chosen if chosen.gpu in mine)
@@ -248,7 +248,7 @@ def _without_cgroup(names: GpuList, job: GpuChoice, gpus: Sequence[ChosenGpu]) -
     choice = _listed(names, names.gpus, certain=names.counts_all)
     if choice.gpus is None or choice.passed_through:
         return choice
-    mine = _by_index(gpus)
+    mine = _sorted_by_index(gpus)
     is_outside = any(chosen.gpu not in mine for chosen in choice.gpus)
     if not names.is_numbers:
         return choice if is_outside else choice._replace(source=job.source)
@@ -305,7 +305,7 @@ def _pass_through(names: GpuList, job: GpuChoice) -> GpuChoice:
     return GpuChoice(names.variable, None, names.forwarded, findings=(_order_unknown(names, job),))
 
 
-def _by_index(chosen: Sequence[ChosenGpu]) -> list[Gpu]:
+def _sorted_by_index(chosen: Sequence[ChosenGpu]) -> list[Gpu]:
     """Return the GPUs of a job, in the order in which they are counted where there are no others."""
     return sorted((chosen_gpu.gpu for chosen_gpu in chosen), key=lambda gpu: gpu.index or 0)
 
@@ -351,15 +351,15 @@ def _meaning(name: str, names: GpuList, gpus: Sequence[Gpu], certain: bool) -> M
     if gpu_id is None or gpu_id == "other":
         return gpu_id or "unknown"
     if gpu_id.spelling == "index":
-        return _numbered(int(gpu_id.value), names.rule, gpus, certain)
+        return _gpu_of_number(int(gpu_id.value), names.rule, gpus, certain)
     if gpu_id.spelling in ("mig-uuid", "mig-index"):
         # A place on a GPU without MIG devices is not judged.
         nothing: Meaning = "unknown" if gpu_id.spelling == "mig-uuid" else "other"
-        return mig_device_named(name, names.inventory) or ("mig" if gpus_with_mig(names.inventory) else nothing)
+        return find_mig_device(name, names.inventory) or ("mig" if gpus_with_mig(names.inventory) else nothing)
     return _by_name(gpu_id, gpus)
 
 
-def _numbered(number: int, rule: gpu_names.ListRule, gpus: Sequence[Gpu], certain: bool) -> Meaning:
+def _gpu_of_number(number: int, rule: gpu_names.ListRule, gpus: Sequence[Gpu], certain: bool) -> Meaning:
     """Return the GPU with *number*: its device file's, or, if *certain*, AMD's index, which gres.conf may have."""
     if not rule.device_files:
         return "unknown" if number >= len(gpus) else ChosenGpu(gpus[number]) if certain else "order"
@@ -368,7 +368,7 @@ def _numbered(number: int, rule: gpu_names.ListRule, gpus: Sequence[Gpu], certai
 
 
 def _by_name(gpu_id: gpu_names.GpuId, gpus: Sequence[Gpu]) -> Meaning:
-    matches = gpus_named(gpu_id, gpus)
+    matches = find_gpus(gpu_id, gpus)
     is_whole = len(matches) == 1 and (matches[0].uuid or "").lower() == gpu_id.value
     if gpu_id.spelling != "pci" and not is_whole and any(gpu.uuid is None for gpu in gpus):
         return "uuid"

@@ -70,8 +70,8 @@ def all_gpus_passed_through(inventory: Inventory, environ: Mapping[str, str]) ->
     forwarded = {name: environ[name] for name in INTEL_VARIABLES if name in environ}
     by = next(iter(forwarded), "")
     accelerators = _listed(inventory, environ.get(HABANA_VISIBLE_DEVICES, ""))
-    mask = _masked(inventory, environ)
-    findings = (*mask.findings, *_unlisted(inventory, environ.get(HABANA_VISIBLE_DEVICES, "")))
+    mask = _read_mask(inventory, environ)
+    findings = (*mask.findings, *_unlisted_findings(inventory, environ.get(HABANA_VISIBLE_DEVICES, "")))
     if not accelerators and not mask.gpus:
         return GpuChoice(by, None, tuple(forwarded.items()), already_set=bool(forwarded), findings=findings)
     if mask.gpus:
@@ -82,7 +82,7 @@ def all_gpus_passed_through(inventory: Inventory, environ: Mapping[str, str]) ->
     return GpuChoice(by, (*gpus, *gaudis), tuple(forwarded.items()), already_set=True, findings=findings)
 
 
-def _masked(inventory: Inventory, environ: Mapping[str, str]) -> _Mask:
+def _read_mask(inventory: Inventory, environ: Mapping[str, str]) -> _Mask:
     """Return what the caller's ZE_AFFINITY_MASK chooses, as Level Zero reads it.
 
     Without ZE_ENABLE_PCI_ID_DEVICE_ORDER, older releases of the compute runtime have no certain order, and newer ones
@@ -97,15 +97,15 @@ def _masked(inventory: Inventory, environ: Mapping[str, str]) -> _Mask:
         return _Mask()
     hierarchy = environ.get(ZE_HIERARCHY, "")
     is_whole = hierarchy == "COMPOSITE"
-    entries = _entries(value)
+    entries = _parse_mask(value)
     if entries is None:
-        return _kept(value, "ze-throws", severity="warning")
+        return _keep_all(value, "ze-throws", severity="warning")
     if any(len(entry) > (2 if is_whole else 1) for entry in entries):
-        return _kept(value, "ze-form")
+        return _keep_all(value, "ze-form")
     counts = [inventory.devices_per_gpu[inventory.gpus.index(gpu)] for gpu in shown]
     tiles = [1] * len(shown) if is_whole else counts
     if len(shown) > 1 and (min(tiles) == 0 or (max(tiles) > 1 and hierarchy not in _HIERARCHIES)):
-        return _kept(value, "ze-tiles")
+        return _keep_all(value, "ze-tiles")
     places = [(gpu, tile) for gpu, count in zip(shown, tiles) for tile in range(count)]
     if not places:  # one GPU with tiles that are not known
         return _Mask()
@@ -114,25 +114,27 @@ def _masked(inventory: Inventory, environ: Mapping[str, str]) -> _Mask:
     if unknown:
         case = "ze" if len(unknown) < len(entries) else "ze-none"
         valid_range = f"0 to {len(places) - 1}" if len(places) > 1 else "0"
-        return _kept(value, case, "visible-devices-unknown", name=unknown[0][:80], known=valid_range, program="sycl-ls")
+        return _keep_all(
+            value, case, "visible-devices-unknown", name=unknown[0][:80], known=valid_range, program="sycl-ls"
+        )
     numbers = [entry[0] for entry in entries]
     chosen = tuple(gpu for gpu in shown if any(places[number][0] == gpu for number in numbers))
     if len(chosen) == len(shown):
         return _Mask()
     if not same_model(shown) and not _TRUE.fullmatch(environ.get(ZE_PCI_ORDER, "")):
-        return _kept(value, "ze-models")
+        return _keep_all(value, "ze-models")
     chosen_places = [place for place in places if place[0] in chosen]
     renumbered = (".".join(map(str, (chosen_places.index(places[number]), *tile))) for number, *tile in entries)
     return _Mask(chosen, ",".join(renumbered))
 
 
-def _entries(value: str) -> Optional[tuple[tuple[int, ...], ...]]:
+def _parse_mask(value: str) -> Optional[tuple[tuple[int, ...], ...]]:
     """Return the entries of a mask, each a device and maybe a tile; None if the compute runtime cannot read one.
 
     Source: its `StringHelpers::split`, which drops an empty text at the end, and `toUint32t`.
     """
     entries = [_split(entry, ".") for entry in _split(value, ",")]
-    numbers = [tuple(map(_number, entry)) for entry in entries]
+    numbers = [tuple(map(_parse_number, entry)) for entry in entries]
     return None if any(not entry or None in entry for entry in numbers) else tuple(numbers)  # type: ignore[arg-type]
 
 
@@ -141,7 +143,7 @@ def _split(text: str, separator: str) -> list[str]:
     return parts if parts[-1] else parts[:-1]
 
 
-def _number(text: str) -> Optional[int]:
+def _parse_number(text: str) -> Optional[int]:
     match = _NUMBER.match(text)
     if match is None or len(match[2].lstrip("0xX")) > _LONGEST:
         return None
@@ -157,7 +159,7 @@ def _is_there(entry: tuple[int, ...], places: int, tiles: Sequence[int]) -> bool
     return number < places and (not tile or tiles[number] == 0 or tile[0] < tiles[number])
 
 
-def _kept(
+def _keep_all(
     value: str, case: str, code: str = "gpu-order-unknown", severity: Severity = "note", **facts: object
 ) -> _Mask:
     """Return that all GPUs stay, with the finding that says why."""
@@ -176,7 +178,7 @@ def _listed(inventory: Inventory, value: str) -> tuple[ChosenGpu, ...]:
     return tuple(gaudis[name] for name in names) if gaudis.keys() >= names.keys() else ()
 
 
-def _unlisted(inventory: Inventory, value: str) -> Iterator[Finding]:
+def _unlisted_findings(inventory: Inventory, value: str) -> Iterator[Finding]:
     """Yield a name in *value* that no accelerator has, so that all stay."""
     minors = [str(gpu.minor) for gpu in usable_gpus(inventory) if gpu.is_gaudi]
     names = [name.strip() for name in value.split(",")] if minors and value not in ("", "all") else []

@@ -81,7 +81,7 @@ def _find(item: GpuId, inventories: Sequence[Inventory]) -> _NamedGpu:
     matches = [
         (number, gpu)
         for number, inventory in enumerate(inventories)
-        for gpu in choice.gpus_named(item, choice.usable_gpus(inventory))
+        for gpu in choice.find_gpus(item, choice.usable_gpus(inventory))
         if not is_mig or gpu.vendor == "nvidia"
     ]
     if (
@@ -98,13 +98,13 @@ def _find(item: GpuId, inventories: Sequence[Inventory]) -> _NamedGpu:
         hint = "write more of it, or name the PCI address"
         raise UsageError("ambiguous-gpu", f"--gpus: `{item.text}` names {len(matches)} GPUs", why=why, hint=hint)
     if not matches:
-        raise _unknown(item, inventories)
+        raise _unknown_gpu(item, inventories)
     number, gpu = matches[0]
     if not is_mig:
         return _NamedGpu(item, number, tuple(choice.ChosenGpu(gpu) for _, gpu in matches))
-    chosen_gpu = _mig_of(gpu, item, inventories[number])
+    chosen_gpu = _find_mig(gpu, item, inventories[number])
     if chosen_gpu is None:
-        raise _unknown(item, inventories, gpu)
+        raise _unknown_gpu(item, inventories, gpu)
     return _NamedGpu(item, number, (chosen_gpu,), unresolved=not chosen_gpu.mig)
 
 
@@ -113,11 +113,11 @@ def _are_partitions(gpus: Sequence[Gpu]) -> bool:
     return gpus[0].vendor == "amd" and gpus[0].pci is not None and len({gpu.pci for gpu in gpus}) == 1
 
 
-def _mig_of(gpu: Gpu, item: GpuId, inventory: Inventory) -> Optional[choice.ChosenGpu]:
+def _find_mig(gpu: Gpu, item: GpuId, inventory: Inventory) -> Optional[choice.ChosenGpu]:
     """Return the MIG device of *gpu* that *item* names; the whole GPU, if it is one of several by its place."""
     if item.spelling != "mig-index":
         return choice.mig_device(gpu, item.gi, item.ci)
-    chosen_gpu = choice.mig_device_named(item.text, inventory)
+    chosen_gpu = choice.find_mig_device(item.text, inventory)
     if chosen_gpu is None and (item.gi or 0) < len(gpu.mig):
         # The only MIG device of a GPU is its first; of several, files do not tell the order.
         return choice.ChosenGpu(gpu, gpu.mig if len(gpu.mig) == 1 else ())
@@ -126,24 +126,24 @@ def _mig_of(gpu: Gpu, item: GpuId, inventory: Inventory) -> Optional[choice.Chos
 
 def _mig_by_uuid(item: GpuId, inventories: Sequence[Inventory]) -> _NamedGpu:
     for number, inventory in enumerate(inventories):
-        chosen_gpu = choice.mig_device_named(item.text, inventory)
+        chosen_gpu = choice.find_mig_device(item.text, inventory)
         if chosen_gpu is not None:
             return _NamedGpu(item, number, (chosen_gpu,))
         if choice.gpus_with_mig(inventory):
             return _NamedGpu(
                 item, number, tuple(map(choice.ChosenGpu, choice.gpus_with_mig(inventory))), unresolved=True
             )
-    raise _unknown(item, inventories)
+    raise _unknown_gpu(item, inventories)
 
 
-def _unknown(item: GpuId, inventories: Sequence[Inventory], gpu: Optional[Gpu] = None) -> UsageError:
+def _unknown_gpu(item: GpuId, inventories: Sequence[Inventory], gpu: Optional[Gpu] = None) -> UsageError:
     every = [host_gpu for inventory in inventories for host_gpu in inventory.gpus]
     if gpu is not None:
         parts = ", ".join(f"{device.gi}/{device.ci}" for device in gpu.mig)
         why = f"that GPU has the MIG devices {parts}" if parts else "that GPU is not divided (MIG)"
     elif item.spelling == "mig-uuid":
         why = "no GPU here is divided (MIG)"
-    elif any(host_gpu.index is None for host_gpu in choice.gpus_named(item, every)):
+    elif any(host_gpu.index is None for host_gpu in choice.find_gpus(item, every)):
         why = "it is excluded from use (NVreg_ExcludedGpus)"
     elif item.spelling == "uuid" and any(host_gpu.uuid is None for host_gpu in every):
         why = "the driver has not told every UUID yet: until its first use, name a GPU by its PCI address"

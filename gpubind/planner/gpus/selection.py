@@ -49,7 +49,7 @@ def _selection(
 ) -> SelectedInventory:
     findings: tuple[Finding, ...] = (*inventory.findings, *choice.findings, *_forbidden_findings(choice, inventory))
     if choice.gpus is None:
-        gpus = inventory.gpus if choice.is_all else _open(inventory)
+        gpus = inventory.gpus if choice.is_all else _permitted_gpus(inventory)
         return SelectedInventory(inventory._replace(findings=findings, gpus=gpus), (), env)
     chosen = {one.gpu.index: one for one in choice.gpus}
     gpus = tuple(
@@ -60,7 +60,7 @@ def _selection(
     )
     nodes, decisions = [], []
     for node in inventory.devices:
-        why = _why_not(node, inventory, chosen, choice.source)
+        why = _left_out_reason(node, inventory, chosen, choice.source)
         if why is None and not is_manager and _is_for_managers(node, inventory, chosen):
             why = f"gives a right over MIG as a whole, not over a chosen MIG device ({choice.source})"
         if why is None:
@@ -74,7 +74,7 @@ def _selection(
     )
 
 
-def _open(inventory: Inventory) -> tuple[Gpu, ...]:
+def _permitted_gpus(inventory: Inventory) -> tuple[Gpu, ...]:
     """Return the GPUs, where nothing chooses: a device cgroup that forbids some leaves the others to the container."""
     closed = {gpu.index for gpu in inventory.gpus if gpu.node in inventory.forbidden}
     if all(gpu.index in closed for gpu in inventory.gpus if gpu.chosen):
@@ -82,7 +82,7 @@ def _open(inventory: Inventory) -> tuple[Gpu, ...]:
     return tuple(gpu._replace(chosen=gpu.chosen and gpu.index not in closed) for gpu in inventory.gpus)
 
 
-def _why_not(
+def _left_out_reason(
     node: DeviceNode, inventory: Inventory, chosen: Mapping[Optional[int], ChosenGpu], by: str
 ) -> Optional[str]:
     """Return why *node* is left out; None if it stays: it is a chosen GPU's, or all GPUs need it."""

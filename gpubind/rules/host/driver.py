@@ -26,7 +26,7 @@ from gpubind.model.vendors import AMD_MODULE
 from gpubind.rules.preflight import Preflight
 
 NVML, SMI = "libnvidia-ml.so.1", "nvidia-smi"
-DAMAGED = ("zero-byte", "truncated-elf", "not-elf", "unreadable")
+DAMAGE_RULES = ("zero-byte", "truncated-elf", "not-elf", "unreadable")
 """Rules of Decisions about damaged libraries. A linker script is not damaged."""
 
 
@@ -130,7 +130,7 @@ def no_nvml(preflight: Preflight) -> Iterator[Finding]:
     is_jetson = preflight.driver is not None and preflight.driver.kind == "tegra"  # it has none before JetPack 6
     if preflight.wants("utility") and not is_jetson and "libcuda.so.1" in names and NVML not in names and not left_out:
         refused = unusable_library_facts(preflight.host, preflight.plan.decisions, NVML)
-        is_damaged = refused is not None and any(decision.rule in DAMAGED for decision in about)
+        is_damaged = refused is not None and any(decision.rule in DAMAGE_RULES for decision in about)
         severity: Severity = "error" if is_damaged or preflight.wants_by_name("utility") else "warning"
         facts = refused or {"case": "absent", "where": names["libcuda.so.1"]}
         yield finding("no-nvml", subject=NVML, severity=severity, **facts)
@@ -143,7 +143,7 @@ def nvidia_smi_missing(preflight: Preflight) -> Iterator[Finding]:
     if is_absent and preflight.wants("utility") and NVML in preflight.libraries:
         if image is not None and any(image.tree.has(f"{place}/{SMI}") for place in DEFAULT_PATH.split(":")):
             return
-        beside = (place for directory in preflight.beside for place in program_directories_of(directory))
+        beside = (place for directory in preflight.driver_directories for place in program_directories_of(directory))
         places = dict.fromkeys((*STANDARD_PROGRAMS, *beside, "PATH"))
         severity: Severity = "warning" if preflight.wants_by_name("utility") else "note"
         yield finding("nvidia-smi-missing", subject=SMI, severity=severity, where=", ".join(places))
@@ -239,7 +239,7 @@ def companion_missing(preflight: Preflight) -> Iterator[Finding]:
     damaged = {
         library_stem(decision.subject)
         for decision in decisions
-        if decision.rule in DAMAGED and decision.verdict == "rejected"
+        if decision.rule in DAMAGE_RULES and decision.verdict == "rejected"
     }
     for companion in COMPANIONS:
         due = companion.since <= branch <= (companion.until or branch)

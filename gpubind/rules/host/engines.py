@@ -139,7 +139,7 @@ def engine_config(preflight: Preflight) -> Iterator[Finding]:
 
 def toolkit_cgroups(preflight: Preflight) -> Iterator[Finding]:
     """Yield a toolkit that sets no device cgroup where containers of root have one, or one where it cannot."""
-    by_hook, line = _by_hook(preflight), _toolkit(preflight)
+    by_hook, line = _engines_using_hook(preflight), _toolkit(preflight)
     if isinstance(line, Missing):
         return
     rootless = [name for name in by_hook if _is_rootless(preflight, name)]
@@ -287,7 +287,7 @@ def _daemon(preflight: Preflight) -> Optional[DaemonSettings]:
 
 def _toolkit(preflight: Preflight) -> Union[int, Missing, None]:
     """Return the line of `no-cgroups = true` in the configuration of NVIDIA's toolkit; Missing if it is not known."""
-    data = preflight.host.dev.read(TOOLKIT_FILE, SIZE_LIMIT) if _by_hook(preflight) else ABSENT
+    data = preflight.host.dev.read(TOOLKIT_FILE, SIZE_LIMIT) if _engines_using_hook(preflight) else ABSENT
     if isinstance(data, Missing):
         return data
     try:
@@ -296,7 +296,7 @@ def _toolkit(preflight: Preflight) -> Union[int, Missing, None]:
         return malformed_as_missing(error)
 
 
-def _by_hook(preflight: Preflight) -> tuple[str, ...]:
+def _engines_using_hook(preflight: Preflight) -> tuple[str, ...]:
     """Return the engines that give NVIDIA's GPUs by its toolkit's hook."""
     engines = installed(preflight) if preflight.has_linux_driver else ()
     return tuple(name for name in engines if name == DOCKER or _has_podman_hook(preflight.host))

@@ -15,12 +15,12 @@ def expected_driver(preflight: Preflight) -> Iterator[Finding]:
     for expected in preflight.expected:
         has = make_expectation(preflight.plan).drivers
         for version in expected.drivers:
-            if not any(_is_of(version, actual) for actual in has):
+            if not any(_matches_version(version, actual) for actual in has):
                 shown = " and ".join(has) or "none"
                 yield finding("expected-driver", subject=version, where=expected.source_file, has=shown)
 
 
-def _is_of(expected: str, version: str) -> bool:
+def _matches_version(expected: str, version: str) -> bool:
     return version == expected or version.startswith(f"{expected}.")
 
 
@@ -48,14 +48,14 @@ def expected_partition(preflight: Preflight) -> Iterator[Finding]:
     gpus = (gpu for gpu in preflight.plan.gpus if gpu.index is not None)
     modes = Counter(gpu.partition for gpu in gpus if gpu.partition)
     for expected in preflight.expected:
-        others = {mode: modes[mode] for mode in sorted(modes) if not _is_in(expected.partitions, mode)}
+        others = {mode: modes[mode] for mode in sorted(modes) if not _matches_mode(expected.partitions, mode)}
         if expected.partitions and (others or not modes):
             has = ", ".join(f"{number} in {mode}" for mode, number in others.items()) or "none with such a mode"
             expected_modes = " or ".join(expected.partitions)
             yield finding("expected-partition", subject=expected_modes, where=expected.source_file, has=has)
 
 
-def _is_in(expected: tuple[str, ...], mode: str) -> bool:
+def _matches_mode(expected: tuple[str, ...], mode: str) -> bool:
     """Return whether *mode* is one of the *expected*, or has one as a part: `CPX/NPS4` is `CPX`."""
     return any(expected_mode == mode or expected_mode in mode.split("/") for expected_mode in expected)
 

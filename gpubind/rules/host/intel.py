@@ -15,8 +15,8 @@ def intel_unusable(preflight: Preflight) -> Iterator[Finding]:
     from gpubind.inventory.intel.devices import (
         DRIVERS,
         INTEGRATED,
-        name_of,
         read_devices,
+        read_name,
     )  # few hosts have such a device
 
     for address, reason in read_devices(preflight.host).unusable:
@@ -24,7 +24,7 @@ def intel_unusable(preflight: Preflight) -> Iterator[Finding]:
             "intel-unusable",
             subject=address,
             case=reason,
-            name=name_of(preflight.host, address),
+            name=read_name(preflight.host, address),
             severity="note" if address.startswith(INTEGRATED) else "warning",
             where=f"/sys/bus/pci/devices/{address}, {DRIVERS}, /dev",
         )

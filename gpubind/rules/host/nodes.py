@@ -12,7 +12,7 @@ from gpubind.formats.driver.kernel import PROC_CAPABILITIES, parse_fields
 from gpubind.inventory.nodes import is_forbidden, is_seldom_used, read_majors
 from gpubind.inventory.nvidia.devices import PROC_GPUS, access_file, capability_name, read_mig_nodes
 from gpubind.model import DeviceNode, Finding, Gpu, Missing, finding, with_count
-from gpubind.rules.preflight import Preflight, is_roots_alone
+from gpubind.rules.preflight import Preflight, is_root_only
 
 UVM = "/dev/nvidia-uvm"
 CONTROL = "/dev/nvidiactl"
@@ -22,16 +22,16 @@ PARAMS = "/proc/driver/nvidia/params"
 def control_node_missing(preflight: Preflight) -> Iterator[Finding]:
     """Yield a missing /dev/nvidiactl, which every program of the driver opens."""
     if preflight.has_linux_driver and CONTROL not in preflight.nodes:
-        yield finding("control-node-missing", subject=CONTROL, where=CONTROL, **_instead(preflight, CONTROL))
+        yield finding("control-node-missing", subject=CONTROL, where=CONTROL, **_wrong_kind_facts(preflight, CONTROL))
 
 
 def uvm_missing(preflight: Preflight) -> Iterator[Finding]:
     """Yield a missing /dev/nvidia-uvm, without which CUDA returns 999: its module is loaded on demand only."""
     if preflight.has_linux_driver and preflight.wants("compute") and UVM not in preflight.nodes:
-        yield finding("uvm-missing", subject=UVM, where=UVM, **_instead(preflight, UVM))
+        yield finding("uvm-missing", subject=UVM, where=UVM, **_wrong_kind_facts(preflight, UVM))
 
 
-def _instead(preflight: Preflight, path: str) -> dict[str, Any]:
+def _wrong_kind_facts(preflight: Preflight, path: str) -> dict[str, Any]:
     """Return the case and the fact that something else is at *path*: docker makes a directory of a missing node."""
     about = (decision for decision in preflight.plan.decisions if decision.subject == path)
     return next(
@@ -56,7 +56,7 @@ def gpu_node_missing(preflight: Preflight) -> Iterator[Finding]:
     gpu_nodes = [(gpu, gpu.node, nodes.get(gpu.node)) for gpu in preflight.gpus if gpu.node is not None]
     without = [(gpu, path, node) for gpu, path, node in gpu_nodes if node is None or node.minor != gpu.minor]
     for gpu, path, node in without:
-        facts = {"case": "absent" if node is None else "of-another", **_instead(preflight, path)}
+        facts = {"case": "absent" if node is None else "of-another", **_wrong_kind_facts(preflight, path)}
         is_lost = len(without) == len(gpu_nodes) or facts["case"] != "absent" or _is_chosen_by_name(preflight, gpu)
         yield finding(
             "gpu-node-missing",
@@ -89,7 +89,7 @@ def device_permission(preflight: Preflight) -> Iterator[Finding]:
         # Managers' nodes are root's by design, and what only graphics uses most jobs can do without.
         is_graphics = node.capability == "graphics" and not preflight.wants_by_name("graphics")
         is_extra = is_graphics or is_seldom_used(node.target)
-        if not isinstance(stat, Missing) and is_roots_alone(stat, 6) and not is_extra:
+        if not isinstance(stat, Missing) and is_root_only(stat, 6) and not is_extra:
             yield finding(
                 "device-permission",
                 case="root-alone",

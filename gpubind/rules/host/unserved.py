@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpubind.inventory.nodes import NVIDIA_PCI_CLASS, PCI_DEVICES, pci_driver, unserved
+from gpubind.inventory.nodes import NVIDIA_PCI_CLASS, PCI_DEVICES, devices_without_driver, pci_driver
 from gpubind.inventory.nvidia.devices import PROC_GPUS
 from gpubind.model import Finding, Severity, finding
 from gpubind.rules.host.driver import gpu_unsupported
@@ -23,7 +23,7 @@ def _nvidias(preflight: Preflight) -> Iterator[Finding]:
     if not preflight.has_linux_driver or not preflight.gpus:
         return
     reported = {address for unsupported in gpu_unsupported(preflight) for address in unsupported.subject.split(", ")}
-    for address in unserved(preflight.host, *NVIDIA_PCI_CLASS):
+    for address in devices_without_driver(preflight.host, *NVIDIA_PCI_CLASS):
         if address not in reported and not preflight.host.dev.has(f"{PROC_GPUS}/{address}"):
             where = f"{PCI_DEVICES}/{address}, {PROC_GPUS}"
             yield finding("gpu-unserved", subject=address, vendor="nvidia", severity="warning", where=where, name="GPU")

@@ -61,8 +61,8 @@ def _is_served(required: str, cuda: Libcuda) -> bool:
 def _too_new(preflight: Preflight, cuda: Libcuda, required: str, every: tuple[ImageCuda, ...]) -> Finding:
     """Return the finding about *required*, the newest of *every*."""
     compat = preflight.image.facts.compat
-    helpful = [library for library in compat if _would_help(preflight, library) and not _is_ours(preflight)]
-    harm = _harm(preflight, compat[0]) if compat else None
+    helpful = [library for library in compat if _would_help(preflight, library) and not _plan_uses_compat(preflight)]
+    harm = _compat_error(preflight, compat[0]) if compat else None
     by_hand = preflight.plan.layout == "cdi"
     is_offered = _has_package(preflight, required)
     served = [image_cuda for image_cuda in every if _is_served(image_cuda.version, cuda)]
@@ -104,7 +104,7 @@ def _driver_for(oldest: Optional[str], last: Optional[int]) -> str:
 
 def cuda_minor_version(preflight: Preflight) -> Iterator[Finding]:
     """Yield a newer CUDA of a major version that this driver runs: all but some features work."""
-    required, cuda = _wanted(preflight), libcuda_in_use(preflight)
+    required, cuda = _required_cuda(preflight), libcuda_in_use(preflight)
     if (
         required is None
         or cuda is None
@@ -165,7 +165,7 @@ def _for_gaudi_alone(preflight: Preflight) -> Iterator[Finding]:
         )
 
 
-def _wanted(preflight: Preflight) -> Optional[str]:
+def _required_cuda(preflight: Preflight) -> Optional[str]:
     """Return the CUDA of the packages that the program imports, else of the image; None if it is not known."""
     return needed_cuda(preflight.imported_cuda or preflight.every_cuda)
 
@@ -176,7 +176,7 @@ def require_unsatisfied(preflight: Preflight) -> Iterator[Finding]:
     Also `require-undecided`, where it depends on the GPU's brand or architecture, which are not in any file; and
     `bad-require`, where it is malformed.
     """
-    host = _cuda(preflight)
+    host = _host_libcuda(preflight)
     facts = {"cuda": (libcuda_in_use(preflight) or host).serves, "driver": host.driver} if host else {}
     for name, value in requirements_of(preflight.image.facts.env).items():
         where = f"{name}={value[:400]}"
@@ -195,20 +195,20 @@ def require_unsatisfied(preflight: Preflight) -> Iterator[Finding]:
 def compat_used(preflight: Preflight) -> Iterator[Finding]:
     """Yield the image's forward-compatibility libcuda that comes first; `compat-harmful` where it cannot work here."""
     library = _used_compat(preflight)
-    if library is None or _cuda(preflight) is None:
+    if library is None or _host_libcuda(preflight) is None:
         return
-    path, cuda, harm = library.path, supported_cuda(library), _harm(preflight, library)
+    path, cuda, harm = library.path, supported_cuda(library), _compat_error(preflight, library)
     if harm is not None:
-        case = "by-the-plan" if _is_ours(preflight) else None
+        case = "by-the-plan" if _plan_uses_compat(preflight) else None
         yield finding("compat-harmful", subject=path, case=case, where=path, harm=harm)
         return
-    cases = active_cases(("of-known-version", cuda), ("by-the-plan", _is_ours(preflight)))
+    cases = active_cases(("of-known-version", cuda), ("by-the-plan", _plan_uses_compat(preflight)))
     yield finding("compat-used", subject=path, case=cases, where=path, cuda=cuda)
 
 
 def compat_ignored(preflight: Preflight) -> Iterator[Finding]:
     """Yield a forward-compatibility libcuda that would help, but comes after the host's."""
-    required, cuda = _wanted(preflight), libcuda_in_use(preflight)
+    required, cuda = _required_cuda(preflight), libcuda_in_use(preflight)
     if required is None or cuda is None or _used_compat(preflight) is not None or not is_newer(required, cuda.serves):
         return
     library = next((library for library in preflight.image.facts.compat if _would_help(preflight, library)), None)
@@ -225,20 +225,20 @@ def compat_ignored(preflight: Preflight) -> Iterator[Finding]:
 
 def _would_help(preflight: Preflight, library: ImageLibrary) -> bool:
     """Return whether *library* works here, and serves a newer CUDA than the host's libcuda."""
-    cuda, served = _cuda(preflight), supported_cuda(library)
+    cuda, served = _host_libcuda(preflight), supported_cuda(library)
     newer = cuda is None or served is None or is_newer(served, cuda.serves)
-    return newer and _harm(preflight, library) is None
+    return newer and _compat_error(preflight, library) is None
 
 
-def _is_ours(preflight: Preflight) -> bool:
+def _plan_uses_compat(preflight: Preflight) -> bool:
     """Return whether the plan itself puts a compat libcuda first."""
     return any(variable.rule == ENV_RULE for variable in preflight.plan.env)
 
 
 def libcuda_in_use(preflight: Preflight) -> Optional[Libcuda]:
     """Return the libcuda that programs will use: the image's compat one if that works, else the host's."""
-    cuda, used = _cuda(preflight), _used_compat(preflight)
-    if cuda is None or used is None or _harm(preflight, used) is not None:
+    cuda, used = _host_libcuda(preflight), _used_compat(preflight)
+    if cuda is None or used is None or _compat_error(preflight, used) is not None:
         return cuda
     served = supported_cuda(used)
     if served is None:
@@ -246,7 +246,7 @@ def libcuda_in_use(preflight: Preflight) -> Optional[Libcuda]:
     return Libcuda("the image's compat libcuda", used.version or cuda.driver, served, used.path)
 
 
-def _cuda(preflight: Preflight) -> Optional[Libcuda]:
+def _host_libcuda(preflight: Preflight) -> Optional[Libcuda]:
     """Return what the driver serves: by its libcuda's own note, else by the table of versions."""
     driver = preflight.driver
     if driver is None or driver.version is None or driver.kind != "linux" or not preflight.wants("compute"):
@@ -274,7 +274,7 @@ def _used_compat(preflight: Preflight) -> Optional[ImageLibrary]:
     located = preflight.container.find("libcuda.so.1")
     if located is None or located.mount is not None:
         return None
-    return next((library for library in preflight.image.facts.compat if library.path == located.at), None)
+    return next((library for library in preflight.image.facts.compat if library.path == located.tree_path), None)
 
 
 def _has_package(preflight: Preflight, required: str) -> bool:
@@ -291,12 +291,12 @@ def _last_branch(preflight: Preflight) -> Optional[int]:
     return min((chip.last for chip in chips if chip is not None and chip.last is not None), default=None)
 
 
-def _harm(preflight: Preflight, library: ImageLibrary) -> Optional[str]:
+def _compat_error(preflight: Preflight, library: ImageLibrary) -> Optional[str]:
     """Return the error that the loader or CUDA would report about a compat libcuda; None if none is known."""
     failures = preflight.container.failures(library.path)
     if failures:
         return failures[0].message
-    driver, cuda = preflight.driver, _cuda(preflight)
+    driver, cuda = preflight.driver, _host_libcuda(preflight)
     node = compat_host(driver, preflight.plan.gpus, cuda.serves if cuda else None) if driver else None
     why = None if node is None else predicted_error(library, node)
     last = _last_branch(preflight)

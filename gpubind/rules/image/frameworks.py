@@ -14,14 +14,20 @@ from typing import Optional
 from gpubind.files import Tree
 from gpubind.formats.elf.elf import ElfFacts
 from gpubind.frozen import NamedTuple
-from gpubind.image.cuda import directories_for, framework_libraries, frameworks_in, packages_of, wheel_directories
+from gpubind.image.cuda import (
+    directories_for,
+    framework_libraries,
+    frameworks_in,
+    package_directories,
+    wheel_directories,
+)
 from gpubind.image.needs import NEEDED_BY_CODE, beside
-from gpubind.image.synapse import is_synapses
-from gpubind.loader.search import Failure
+from gpubind.image.synapse import is_synapse_library
+from gpubind.loader.search import LoadFailure
 from gpubind.model import Finding, Plan, Severity, Vendor, active_cases, finding
 from gpubind.model.cuda import Framework, framework_named
 from gpubind.model.rocm import is_rocms, release_with
-from gpubind.rules.missing import lacking, rocm_with, softened, unseen_libraries, without_userspace
+from gpubind.rules.missing import missing_reason, rocm_with, soften, unseen_libraries, without_userspace
 from gpubind.rules.preflight import Preflight, search_path
 
 _INTERPRETER = re.compile(r"java|julia|lua[0-9.]*|node|octave(-cli)?|perl[0-9.]*|R|Rscript|ruby[0-9.]*")
@@ -35,7 +41,7 @@ class _Refused(NamedTuple):
     library: str
     module: Optional[str]
     """The module whose import loads it; None if the framework does without it."""
-    failures: tuple[Failure, ...]
+    failures: tuple[LoadFailure, ...]
     needed: tuple[str, ...] = ()
     """What it is linked with."""
 
@@ -46,14 +52,18 @@ def framework_library(preflight: Preflight) -> Iterator[Finding]:
     Also `userspace-missing`, as an error, in its place, where ROCm is missing as a whole.
     """
     gpus = [gpu for gpu in preflight.plan.gpus if gpu.chosen]
-    every = [one for one in _every(preflight) if not one[0].for_gaudi or any(gpu.is_gaudi for gpu in gpus)]
+    every = [
+        one for one in _relevant_frameworks(preflight) if not one[0].for_gaudi or any(gpu.is_gaudi for gpu in gpus)
+    ]
     is_for_gaudi = all(gpu.is_gaudi for gpu in gpus)
     refused = tuple(_refused(preflight, every))
     broken = {one.framework.name for one in refused}
     works = any(not framework.is_addition and framework.name not in broken for framework, _ in every)
     for one in refused:
         may_use_another = works and not preflight.has_program
-        lacks_synapse = is_for_gaudi and one.framework.for_gaudi and any(is_synapses(f.name) for f in one.failures)
+        lacks_synapse = (
+            is_for_gaudi and one.framework.for_gaudi and any(is_synapse_library(f.name) for f in one.failures)
+        )
         is_used = lacks_synapse or not (one.framework.is_addition or may_use_another)
         is_sure = one.module is not None and is_used
         is_error = is_sure and _imports_frameworks(preflight)
@@ -86,7 +96,7 @@ def _finding(preflight: Preflight, refused: _Refused, severity: Severity) -> Fin
         message=first.message,
         without=refused.framework.without if refused.module is None else f"`import {refused.module}` fails",
     )
-    return softened(raw_finding, unseen_libraries(preflight))
+    return soften(raw_finding, unseen_libraries(preflight))
 
 
 def _imports_frameworks(preflight: Preflight) -> bool:
@@ -101,12 +111,12 @@ def imports_not_checked(preflight: Preflight) -> Iterator[Finding]:
         return
     is_other = preflight.imports is None and _INTERPRETER.fullmatch(basename(file.path))
     is_slow = preflight.image.tree.restarts and preflight.imports is not None
-    if is_other or is_slow or (preflight.imports is not None and not _every(preflight)):
+    if is_other or is_slow or (preflight.imports is not None and not _relevant_frameworks(preflight)):
         case = None if is_other else "of-archive" if is_slow else "of-python"
         yield finding("imports-not-checked", subject=file.path, case=case, where=file.path)
 
 
-def _every(preflight: Preflight) -> tuple[tuple[Framework, str], ...]:
+def _relevant_frameworks(preflight: Preflight) -> tuple[tuple[Framework, str], ...]:
     """Return the frameworks and their directories: those that the program imports from, else the image's."""
     return tuple(frameworks_in(preflight.container.tree, _packages(preflight)))
 
@@ -115,7 +125,7 @@ def _packages(preflight: Preflight) -> tuple[str, ...]:
     """Return the package directories from which the program imports, else those of the image."""
     imports = preflight.imports
     path = search_path(preflight.image, preflight.plan, preflight.own_mounts)
-    return packages_of(preflight.container.tree, path) if imports is None else tuple(imports.packages)
+    return package_directories(preflight.container.tree, path) if imports is None else tuple(imports.packages)
 
 
 def _refused(preflight: Preflight, every: Sequence[tuple[Framework, str]]) -> Iterator[_Refused]:
@@ -130,7 +140,7 @@ def _refused(preflight: Preflight, every: Sequence[tuple[Framework, str]]) -> It
     for framework, packages in every:
         directories = directories_for(framework, packages, wheels)
         libraries = framework_libraries(tree, packages, framework)
-        each = (_of_library(preflight, framework, *library_item, directories) for library_item in libraries.items())
+        each = (_check_library(preflight, framework, *library_item, directories) for library_item in libraries.items())
         if not framework.one_of:
             yield from islice(filter(None, each), 1)
         elif len(libraries) == 1 or _is_for_amd_alone(preflight.plan):
@@ -138,12 +148,12 @@ def _refused(preflight: Preflight, every: Sequence[tuple[Framework, str]]) -> It
             yield from filter(None, refused[:1] if all(refused) else ())
 
 
-def _of_library(
+def _check_library(
     preflight: Preflight, framework: Framework, library: str, module: Optional[str], directories: Iterable[str]
 ) -> Optional[_Refused]:
     """Return the *library* of *framework*, which *module* loads, if it does not load; None if it does."""
-    failures = preflight.container.load_beside(library, directories).failures
-    framework_failures = tuple(failure for failure in failures if lacking(preflight, failure.name) is None)
+    failures = preflight.container.load_with_directories(library, directories).failures
+    framework_failures = tuple(failure for failure in failures if missing_reason(preflight, failure.name) is None)
     elf = preflight.container.tree.elf(library) if framework_failures else None
     needed = elf.needed if isinstance(elf, ElfFacts) else ()
     return _Refused(framework, library, module, framework_failures, needed) if framework_failures else None
@@ -176,7 +186,7 @@ def _refused_code(preflight: Preflight, vendor: Vendor, is_theirs: Callable[[str
     places = _packages(preflight)
     directories = (*beside(places), *_wheels(tree, places))
     for file in others:
-        failures = preflight.container.load_beside(file.path, directories).failures
+        failures = preflight.container.load_with_directories(file.path, directories).failures
         missing = tuple(failure for failure in failures if failure.kind == "missing" and is_theirs(failure.name))
         if missing and file.framework not in seen:
             seen.add(file.framework)

@@ -14,7 +14,7 @@ from gpubind.inventory.nodes import PCI_DEVICES
 from gpubind.model import Capability, Finding, Missing, Mount, Severity, finding
 from gpubind.model.findings import SEVERITIES
 from gpubind.planner.placement import GBM_BACKEND
-from gpubind.rules.missing import softened, unseen_libraries
+from gpubind.rules.missing import soften, unseen_libraries
 from gpubind.rules.preflight import Preflight
 
 EGL, GLX = "libEGL.so.1", "libGLX_nvidia.so.0"
@@ -126,7 +126,7 @@ def vendor_neutral_missing(preflight: Preflight) -> Iterator[Finding]:
     reported = {prior.subject: prior for prior in preflight.plan.findings if prior.code == code}
     for name, severity in preflight.used.items():
         if name in reported and SEVERITIES.index(severity) < SEVERITIES.index(reported[name].severity):
-            yield softened(reported[name]._replace(severity=severity), unseen_libraries(preflight))
+            yield soften(reported[name]._replace(severity=severity), unseen_libraries(preflight))
     has_driver = GLX in preflight.libraries and preflight.image.facts.libc_family == "glibc"
     if (
         not has_driver
@@ -149,7 +149,7 @@ def vendor_neutral_missing(preflight: Preflight) -> Iterator[Finding]:
         where=GLX,
         packages=name_facts(EGL).packages,
     )
-    yield softened(raw_finding, unseen_libraries(preflight))
+    yield soften(raw_finding, unseen_libraries(preflight))
 
 
 def _has_display(preflight: Preflight) -> bool:

@@ -11,29 +11,29 @@ from gpubind.formats.elf.elf import split_library_path
 from gpubind.frozen import NamedTuple
 from gpubind.image.environment import ENVIRONMENT_DIRECTORY, SEARCH_PATHS
 from gpubind.image.facts import image_library
-from gpubind.loader.search import Located
+from gpubind.loader.search import ContainerFile
 from gpubind.model import Finding, ImageLibrary, Severity, active_cases, finding, with_count
 from gpubind.model.arch import architecture
 from gpubind.rules.preflight import Preflight
 
 _LIBCUDAS = ("libcuda.so.1", "libcuda.so")
 """The names by which programs open libcuda."""
-FIRST = (*_LIBCUDAS, "libnvidia-ml.so.1")
+CORE_LIBRARIES = (*_LIBCUDAS, "libnvidia-ml.so.1")
 """The libraries on which all others depend."""
 
 
-class Winner(NamedTuple):
+class ShadowingLibrary(NamedTuple):
     """A library that programs get in place of the plan's, unless they set a search path."""
 
     soname: str
-    file: Located
+    file: ContainerFile
     directory: Optional[str]
     """The element of LD_LIBRARY_PATH that leads to it; None if the loader finds it by itself."""
     is_users: bool
     """Set if the user put that element there."""
 
 
-def _winner(preflight: Preflight, soname: str) -> Optional[Winner]:
+def _shadowing_library(preflight: Preflight, soname: str) -> Optional[ShadowingLibrary]:
     """Return what programs get for *soname* in place of the plan's file; None if they get that, or the plan has none.
 
     A libcuda of CUDA's forward compatibility is meant to come first: that it fits is a matter of other rules.
@@ -41,13 +41,15 @@ def _winner(preflight: Preflight, soname: str) -> Optional[Winner]:
     mounts = [m for m in preflight.plan.mounts if m.kind == "library" and m.capability != "compat32"]
     planned = next((mount for mount in mounts if basename(mount.target) == soname), None)
     located = preflight.container.find(soname) if planned is not None else None
-    if planned is None or located is None or located.mount is not None or "/compat/" in located.at:
+    if planned is None or located is None or located.mount is not None or "/compat/" in located.tree_path:
         return None
-    if located.tree.real(located.at) == planned.source:
+    if located.tree.real(located.tree_path) == planned.source:
         return None  # the same file by another way
     directory = dirname(located.path)
     in_path = directory in preflight.container.library_path
-    return Winner(soname, located, directory if in_path else None, directory in preflight.container.users_path)
+    return ShadowingLibrary(
+        soname, located, directory if in_path else None, directory in preflight.container.user_library_path
+    )
 
 
 def image_architecture(preflight: Preflight) -> Iterator[Finding]:
@@ -70,8 +72,8 @@ def driver_in_image(preflight: Preflight) -> Iterator[Finding]:
     planned = {basename(mount.target) for mount in preflight.plan.mounts}
     for library in _drivers(preflight):
         is_planned = library.soname in planned
-        first = _winner(preflight, library.soname)
-        if first is not None and (first.file.bind is not None or first.file.at != library.path):
+        first = _shadowing_library(preflight, library.soname)
+        if first is not None and (first.file.bind is not None or first.file.tree_path != library.path):
             first = None
         driver = preflight.driver
         same = library.version is not None and driver is not None and library.version == driver.version
@@ -98,11 +100,13 @@ def order_findings(preflight: Preflight) -> tuple[Finding, ...]:
     """
     if not preflight.has_image:
         return ()
-    shadowing = {soname: first for soname in FIRST if (first := _winner(preflight, soname)) is not None}
+    shadowing = {
+        soname: first for soname in CORE_LIBRARIES if (first := _shadowing_library(preflight, soname)) is not None
+    }
     if not shadowing:
         return ()
     findings = (*stub_in_image(preflight), *driver_in_image(preflight), *_before_the_plans(preflight))
-    shadowing_paths = {soname: (first.file.at, first.file.path) for soname, first in shadowing.items()}
+    shadowing_paths = {soname: (first.file.tree_path, first.file.path) for soname, first in shadowing.items()}
     return tuple(finding for finding in findings if finding.where in shadowing_paths.get(finding.subject, ()))
 
 
@@ -122,13 +126,13 @@ def image_env_undecided(preflight: Preflight) -> Iterator[Finding]:
 
 def stub_in_image(preflight: Preflight) -> Iterator[Finding]:
     """Yield a stub of libcuda or NVML that programs open, or that comes after the host's library."""
-    for name in FIRST:
+    for name in CORE_LIBRARIES:
         located = preflight.container.find(name)
         if located is None:
             continue
         first, behind = ("libcuda", "libcuda-behind") if name in _LIBCUDAS else ("nvml", "nvml-behind")
         image_path = preflight.image.loader.find(name) or ""
-        if located.mount is None and located.tree.is_stub(located.at):
+        if located.mount is None and located.tree.is_stub(located.tree_path):
             severity: Severity = "error" if name in _LIBCUDAS else "warning"
             yield finding(
                 "stub-in-image", subject=name, case=first, severity=severity, where=located.path, path=located.path
@@ -146,8 +150,8 @@ def library_path_order(preflight: Preflight) -> Iterator[Finding]:
 
 def _before_the_plans(preflight: Preflight) -> Iterator[Finding]:
     """Yield a libcuda or NVML in the user's LD_LIBRARY_PATH, which takes precedence."""
-    for soname in FIRST:
-        first = _winner(preflight, soname)
+    for soname in CORE_LIBRARIES:
+        first = _shadowing_library(preflight, soname)
         if first is not None and first.is_users:
             path, directory = first.file.path, first.directory
             yield finding(

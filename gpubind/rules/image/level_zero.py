@@ -18,11 +18,11 @@ from gpubind.image.needs import OPENCL as BY_OPENCL
 from gpubind.image.needs import read_intel
 from gpubind.inventory.intel.devices import (
     addresses,
-    also_served_as,
-    lacked_by,
     platform,
+    platform_aliases,
     platforms,
     release_for,
+    unsupported_platforms,
 )
 from gpubind.loader.fit import has_one, is_for_video
 from gpubind.model import COMPUTE_RUNTIME, Finding, Gpu, Missing, finding
@@ -147,7 +147,7 @@ def _may_do_without(preflight: Preflight) -> bool:
 def _unknown(preflight: Preflight, gpu: Gpu, runtimes: list[ComputeRuntime], is_on_xe: bool) -> Optional[str]:
     """Return why none of *runtimes* knows *gpu*, a case of the finding; None if one does, or may."""
     name = platform(preflight.host, gpu.pci or "")
-    if name is not None and all({name, *also_served_as(name)} <= {*runtime.lacks} for runtime in runtimes):
+    if name is not None and all({name, *platform_aliases(name)} <= {*runtime.lacks} for runtime in runtimes):
         return "too-old" if platforms().index(name) >= platforms().index("tgllp") else "too-new"
     return "xe" if is_on_xe and all(runtime.lacks_xe for runtime in runtimes) else None
 
@@ -175,5 +175,5 @@ def _runtimes(preflight: Preflight) -> Iterator[tuple[str, Optional[ComputeRunti
         resolved = tree.resolve(path)
         file_name = "" if isinstance(resolved, Missing) else basename(resolved)
         build = build_of_host if path in of_host else build_of(file_name)
-        lacks = lacked_by(build) if build is not None else ()
+        lacks = unsupported_platforms(build) if build is not None else ()
         yield path, ComputeRuntime(None, lacks, "xe" in lacks) if lacks else None

@@ -14,21 +14,21 @@ from gpubind.frozen import NamedTuple
 from gpubind.host.base import shipped_liblist
 from gpubind.inventory.liblist import NameTable, capability_of, read_table
 from gpubind.loader.container import Container
-from gpubind.loader.search import Failure
+from gpubind.loader.search import LoadFailure
 from gpubind.model import Finding, Missing, Mount, Plan, RootedPath, Severity, active_cases, finding, worst
-from gpubind.rules.host.driver import DAMAGED
-from gpubind.rules.missing import lacking, softened, unseen_libraries
-from gpubind.rules.preflight import Preflight, is_roots_alone
+from gpubind.rules.host.driver import DAMAGE_RULES
+from gpubind.rules.missing import missing_reason, soften, unseen_libraries
+from gpubind.rules.preflight import Preflight, is_root_only
 
 _WITH_FINDING = {"libcuda.so", "libnvidia-ml.so"}
 """Libraries whose damage is part of another finding, `no-libcuda` and `no-nvml`."""
 
 
-def unloadable(container: Container, plan: Plan) -> Iterator[tuple[Mount, tuple[Failure, ...]]]:
+def unloadable(container: Container, plan: Plan) -> Iterator[tuple[Mount, tuple[LoadFailure, ...]]]:
     """Yield every library and program of *plan* that cannot be loaded in *container*, with the reasons."""
     for mount in plan.mounts:
         file = container.locate(mount.target) if mount.kind == "binary" else None
-        is_program = file is not None and isinstance(file.tree.ident(file.at), ElfIdent)  # and not a script
+        is_program = file is not None and isinstance(file.tree.ident(file.tree_path), ElfIdent)  # and not a script
         failures = container.failures(mount.target) if mount.kind == "library" or is_program else ()
         if failures:
             yield mount, failures
@@ -37,7 +37,7 @@ def unloadable(container: Container, plan: Plan) -> Iterator[tuple[Mount, tuple[
 class _Cause(NamedTuple):
     """One reason for which files of the plan are refused."""
 
-    failure: Failure
+    failure: LoadFailure
     """The first one with that reason."""
     mounts: tuple[Mount, ...]
     """All mounts that it keeps from loading."""
@@ -56,7 +56,7 @@ class _Cause(NamedTuple):
 
 def _causes(preflight: Preflight, kind: Literal["missing", "version", "stack"]) -> Iterator[_Cause]:
     """Yield why files of the plan do not load: each cause of *kind* once for an architecture, by library and name."""
-    causes: dict[tuple[str, str, bool], list[tuple[Failure, Mount]]] = {}
+    causes: dict[tuple[str, str, bool], list[tuple[LoadFailure, Mount]]] = {}
     for mount, failures in unloadable(preflight.container, preflight.plan):
         for failure in failures:
             if failure.kind == kind and not name_facts(basename(mount.target)).is_unused:
@@ -68,7 +68,7 @@ def _causes(preflight: Preflight, kind: Literal["missing", "version", "stack"]) 
         yield _Cause(refused[0][0], mounts, worst(_severity(preflight, mount, table) for mount in mounts))
 
 
-def _refused(code: str, cause: _Cause, cases: tuple[str, ...], **facts: Optional[str]) -> Finding:
+def _cause_finding(code: str, cause: _Cause, cases: tuple[str, ...], **facts: Optional[str]) -> Finding:
     names = ", ".join(cause.names)
     all_facts = {"message": cause.failure.message, "names": names, "number": len(cause.names), **facts}
     return finding(
@@ -86,8 +86,8 @@ def library_missing(preflight: Preflight) -> Iterator[Finding]:
     """Yield each DT_NEEDED that neither the plan nor the image has, with all libraries that need it."""
     for cause in _causes(preflight, "missing"):
         mount, name = cause.mounts[0], cause.failure.name
-        reason, packages = lacking(preflight, name), name_facts(name).packages
-        if reason is not None and reason.is_told:
+        reason, packages = missing_reason(preflight, name), name_facts(name).packages
+        if reason is not None and reason.is_reported:
             continue
         origin_case = reason.case if reason is not None else "packaged"
         cases = active_cases(("many", cause.are_many), (origin_case, reason or packages))
@@ -97,16 +97,16 @@ def library_missing(preflight: Preflight) -> Iterator[Finding]:
             name_facts(each).use for each in cause.names
         }  # said if few jobs need the files, and all for one purpose
         use = f"; {use}" if len(uses) == 1 and (use := uses.pop()) else ""
-        raw_finding = _refused("library-missing", cause, cases, use=use, library=library, **facts)
-        yield softened(raw_finding, unseen_libraries(preflight))
+        raw_finding = _cause_finding("library-missing", cause, cases, use=use, library=library, **facts)
+        yield soften(raw_finding, unseen_libraries(preflight))
 
 
 def library_version(preflight: Preflight) -> Iterator[Finding]:
     """Yield a symbol version that the library in the container does not define."""
     for cause in _causes(preflight, "version"):
         cases = active_cases(("many", cause.are_many))
-        raw_finding = _refused("library-version", cause, cases, provider=cause.failure.provider or "")
-        yield softened(raw_finding, unseen_libraries(preflight))
+        raw_finding = _cause_finding("library-version", cause, cases, provider=cause.failure.provider or "")
+        yield soften(raw_finding, unseen_libraries(preflight))
 
 
 def executable_stack(preflight: Preflight) -> Iterator[Finding]:
@@ -116,7 +116,7 @@ def executable_stack(preflight: Preflight) -> Iterator[Finding]:
         if any(file.elf is not None and file.elf.executable_stack for file in started):
             return  # the program's stack is executable from its start
     for cause in _causes(preflight, "stack"):
-        yield _refused("executable-stack", cause, ())
+        yield _cause_finding("executable-stack", cause, ())
 
 
 def library_unreadable(preflight: Preflight) -> Iterator[Finding]:
@@ -163,7 +163,7 @@ def _why_only_root(tree: Tree, mount: Mount) -> Optional[str]:
         stat = tree.stat(path)
         if isinstance(stat, Missing):
             return None
-        if is_roots_alone(stat, right):
+        if is_root_only(stat, right):
             return f"only root may {verb} {tree.real(path)} (mode {stat.mode:04o})"
         path, right, verb = RootedPath(dirname(path)), 1, "enter"
     return None
@@ -174,7 +174,7 @@ def _passed_over(preflight: Preflight) -> Iterator[Finding]:
     known_stems = {library_stem(basename(mount.target)) for mount in preflight.plan.mounts} | _WITH_FINDING
     for decision in preflight.plan.decisions:
         name, stem = decision.subject, library_stem(decision.subject)
-        if decision.rule in DAMAGED and decision.verdict == "rejected" and stem not in known_stems:
+        if decision.rule in DAMAGE_RULES and decision.verdict == "rejected" and stem not in known_stems:
             known_stems.add(stem)
             where, why = preflight.host.driver.real(RootedPath(decision.path or "")), decision.detail
             yield finding("library-unreadable", subject=name, vendor=decision.vendor, where=where, message=why)
@@ -194,5 +194,5 @@ def _severity(preflight: Preflight, mount: Mount, table: NameTable) -> Severity:
         return "error"
     if name in preflight.used:
         return preflight.used[name]
-    hides = preflight.image.loader.of(mount.arch).find(name) is not None
+    hides = preflight.image.loader.for_arch(mount.arch).find(name) is not None
     return "warning" if hides or capability in ("compute", "utility") else "note"

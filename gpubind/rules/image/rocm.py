@@ -11,7 +11,7 @@ from typing import Optional
 
 from gpubind.frozen import NamedTuple
 from gpubind.host.base import HSA_VARIABLES
-from gpubind.inventory.amd.devices import read_numbers
+from gpubind.inventory.amd.devices import read_render_minors
 from gpubind.inventory.architectures import GpuArch, architectures
 from gpubind.model import Finding, Gpu, Plan, finding
 from gpubind.model.gpucode import OVERRIDE, XNACK, arch_of_override, instruction_set
@@ -73,7 +73,9 @@ def override_of(preflight: Preflight, gpu: Gpu) -> Optional[Override]:
 
 def own_variable(preflight: Preflight, gpu: Gpu) -> Optional[str]:
     """Return the name of the variable for *gpu* and no other; None if there is none."""
-    numbers = [number for number in read_numbers(preflight.host) if number is None or _opens(preflight.plan, number)]
+    numbers = [
+        number for number in read_render_minors(preflight.host) if number is None or _opens(preflight.plan, number)
+    ]
     name = f"{OVERRIDE}_{numbers.index(gpu.minor)}" if gpu.minor is not None and gpu.minor in numbers else ""
     return name if name in HSA_VARIABLES else None
 

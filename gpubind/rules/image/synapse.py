@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpubind.image.cuda import packages_of
-from gpubind.image.synapse import HOME, read_synapse, release_of
+from gpubind.image.cuda import package_directories
+from gpubind.image.synapse import HOME, parse_synapse_release, read_synapse
 from gpubind.model import Finding, finding
 from gpubind.rules.preflight import Preflight
 
@@ -26,11 +26,11 @@ def synapse_mismatch(preflight: Preflight) -> Iterator[Finding]:
         return
     if any(f"{HOME}/".startswith(f"{bind.target}/") for bind in binds):
         return  # the libraries are not the image's
-    synapse = read_synapse(image.tree, packages_of(image.tree, image.facts.env.get("PATH", "")))
+    synapse = read_synapse(image.tree, package_directories(image.tree, image.facts.env.get("PATH", "")))
     if synapse is None:
         return
     kernel = preflight.host.lenient.dev.text(VERSION)
-    of_kernel = release_of(kernel or "")
+    of_kernel = parse_synapse_release(kernel or "")
     subject, where = synapse.release or synapse.by, synapse.by
     if kernel is None:
         yield finding("synapse-mismatch", subject=subject, case="in-tree", severity="note", where=where)

@@ -24,10 +24,10 @@ from gpubind.formats.driver.vaapi import (
 )
 from gpubind.host.base import VIDEO_VARIABLES
 from gpubind.inventory.intel.devices import addresses, device_id, device_ids, platform, platforms
-from gpubind.loader.search import Failure
+from gpubind.loader.search import LoadFailure
 from gpubind.model import Finding, Gpu, Missing, finding, shorten_list
 from gpubind.rules.image.level_zero import is_gpu, known_since, names_of
-from gpubind.rules.missing import softened
+from gpubind.rules.missing import soften
 from gpubind.rules.preflight import Preflight, variable_of
 
 NAME, PATH = VIDEO_VARIABLES
@@ -73,7 +73,7 @@ def _of_vaapi(preflight: Preflight, drivers: _Drivers, gpus: list[Gpu], case: Ca
         message=next((failure.message for failure in drivers.broken.values()), None),
         since=known_since(preflight.host, gpus, "media"),
     )
-    return softened(raw_finding, preflight.container.unseen)
+    return soften(raw_finding, preflight.container.unreadable_mounts)
 
 
 def _of_onevpl(preflight: Preflight, gpus: list[Gpu]) -> Iterator[Finding]:
@@ -153,7 +153,7 @@ class _Drivers:
                     drivers.setdefault(path, (path, name))
         return dict(drivers.values())
 
-    def _refused(self, path: str) -> Iterator[Failure]:
+    def _refused(self, path: str) -> Iterator[LoadFailure]:
         """Yield why the loader certainly does not load the file at *path*, whatever else it needs."""
         for failure in self._preflight.container.failures(path)[:1]:
             if failure.name == path and failure.why not in UNREAD:

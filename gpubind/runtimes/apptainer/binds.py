@@ -12,7 +12,7 @@ from posixpath import basename, join, normpath
 from typing import Optional
 
 from gpubind.frozen import NamedTuple
-from gpubind.loader.namespace import OwnMounts, UserBind
+from gpubind.loader.namespace import UserBind, UserMounts
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan
 from gpubind.planner.placement import SINGULARITY_LAYOUT
 from gpubind.runtimes.apptainer.options import is_contained, is_kept_out, user_value
@@ -34,7 +34,7 @@ _SEARCH_PATHS = (
 _NO_BIND_CHARS = re.compile(r"[,:^\\\"\s]")
 
 
-def own_mounts(plan: Plan, start: Start) -> OwnMounts:
+def base_mounts(plan: Plan, start: Start) -> UserMounts:
     """Return the mounts and search paths of *start* in addition to *plan*, in the order of the program."""
     options = start.user.options
     unseen = [f"--{name} {value}" for name in _UNREADABLE_OPTIONS for value in options.all(name)]
@@ -58,7 +58,7 @@ def own_mounts(plan: Plan, start: Start) -> OwnMounts:
             continue
         if text is not None:
             env.append(EnvVar(changes, op, text, ":", "user"))  # type: ignore[arg-type]  # of the table
-    return OwnMounts(tuple(binds), (*env, *_programs(start)), _working_directory(start), tuple(unseen))
+    return UserMounts(tuple(binds), (*env, *_programs(start)), _working_directory(start), tuple(unseen))
 
 
 def _programs(start: Start) -> Iterator[EnvVar]:
@@ -77,9 +77,9 @@ def _binds(start: Start) -> Iterator[BindSpec]:
     """Yield the binds of the site, the program and the user, in the order in which they are mounted."""
     options, contain = start.user.options, is_contained(start.user.options)
     left_out = options.all("no-mount")
-    yield from _sites(start)
+    yield from _site_binds(start)
     if start.facts.directive("mount home", "yes") == "yes":
-        yield from _home(start, left_out)
+        yield from _home_bind(start, left_out)
     if start.facts.directive("mount tmp", "yes") == "yes" and not contain and "tmp" not in left_out:
         yield BindSpec("/tmp", "/tmp")
         yield BindSpec("/var/tmp", "/var/tmp")
@@ -89,29 +89,29 @@ def _binds(start: Start) -> Iterator[BindSpec]:
     for library in options.all("containlibs"):
         source, _, target = library.partition(":")
         yield BindSpec(source, f"{SINGULARITY_LAYOUT.libdir}/{basename(target or source)}")
-    yield from _users(start)
+    yield from _user_binds(start)
 
 
 def named_binds(start: Start) -> tuple[BindSpec, ...]:
     """Return the binds that the site and then the user name; their targets are plain absolute paths."""
-    specs = (*_sites(start), *_users(start))
+    specs = (*_site_binds(start), *_user_binds(start))
     return tuple(spec._replace(target=normpath(spec.target)) for spec in specs if spec.target.startswith("/"))
 
 
-def _sites(start: Start) -> Iterator[BindSpec]:
+def _site_binds(start: Start) -> Iterator[BindSpec]:
     left_out = start.user.options.all("no-mount")
     if not is_contained(start.user.options) and "bind-paths" not in left_out:
         binds = _parse_binds(start.facts.site_config.get("bind path", ()))
         yield from (spec for spec in binds if spec.target not in left_out)
 
 
-def _users(start: Start) -> Iterator[BindSpec]:
+def _user_binds(start: Start) -> Iterator[BindSpec]:
     if start.facts.directive("user bind control", "yes") == "yes":
         yield from _parse_binds(start.user.options.all("bind"))
         yield from _parse_mounts(start.user.options.all("mount"))
 
 
-def _home(start: Start, left_out: tuple[str, ...]) -> Iterator[BindSpec]:
+def _home_bind(start: Start, left_out: tuple[str, ...]) -> Iterator[BindSpec]:
     """Yield the caller's home, or the directory of --home. With --contain an unnamed home is an empty directory."""
     home = start.user.options.last("home")
     if start.user.options.has("no-home") or "home" in left_out or (is_contained(start.user.options) and not home):

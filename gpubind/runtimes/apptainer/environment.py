@@ -39,7 +39,7 @@ _ESCAPED = re.compile(r"[\\$`]")
 _SPECIAL_IN_DEFAULT = re.compile(r"[\\$`\"'}]")
 
 
-def generated(plan: Plan, start: Start) -> dict[ContainerPath, str]:
+def generated_files(plan: Plan, start: Start) -> dict[ContainerPath, str]:
     """Return the files of the start in addition to those of *plan*: their text, by their place in the container.
 
     Where values are not evaluated, and only a shell can tell the image's LD_LIBRARY_PATH, a script among the image's
@@ -54,7 +54,7 @@ def generated(plan: Plan, start: Start) -> dict[ContainerPath, str]:
     is_callers = start.is_entered and "LD_LIBRARY_PATH" not in start.user.options.env
     if user_var is not None and not (is_callers and _REFERENCE.search(user_var.text or "")):
         return {}
-    if _sets_none(plan.image) if start.is_entered else _keep_image_value(plan.image, start, libdirs) is not None:
+    if _is_libpath_unset(plan.image) if start.is_entered else _keep_image_value(plan.image, start, libdirs) is not None:
         return {}
     value = f"{shlex.quote(libdirs)}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
     script = f"LD_LIBRARY_PATH={value}\nexport LD_LIBRARY_PATH\n"
@@ -141,8 +141,8 @@ def _library_path(
         user_var = user_value(start, name)
         if user_var is None or user_var.text is not None:
             return (name, f"{user_var.text}:{libdirs}" if user_var is not None and user_var.text else libdirs), []
-    if start.facts.version is not None and image is not None and image.singularity and _sets_none(image):
-        front = _without_programs_own(user_var, libdirs)
+    if start.facts.version is not None and image is not None and image.singularity and _is_libpath_unset(image):
+        front = _value_before_libdir(user_var, libdirs)
         if front is not None:
             return ((name, front), []) if front else (None, [])
     if user_var is None:
@@ -155,12 +155,12 @@ def _library_path(
         return None, [] if libdirs == LIBDIR else [_library_path_last("env-file", name, libdirs)]
     if f":{libdirs}:" in f":{user_var.text}:" or f"{libdirs}${{LD_LIBRARY_PATH" in user_var.text:
         return None, []  # a plan in the caller's environment has said it already
-    is_last = start.is_entered and name in start.user.options.env and image is not None and not _sets_none(image)
+    is_last = start.is_entered and name in start.user.options.env and image is not None and not _is_libpath_unset(image)
     last = [_library_path_last("entered", name, libdirs)] if is_last else []
-    return (name, _after_users(user_var.text, image, start, libdirs)), last
+    return (name, _value_after_user(user_var.text, image, start, libdirs)), last
 
 
-def _without_programs_own(user_var: Optional[UserValue], libdirs: str) -> Optional[str]:
+def _value_before_libdir(user_var: Optional[UserValue], libdirs: str) -> Optional[str]:
     """Return what goes before the program's own directory, which is the last of *libdirs*, where the image has nothing.
 
     The program adds that directory by itself, so it is named once; an empty value: nothing is to be said. None where
@@ -175,7 +175,7 @@ def _without_programs_own(user_var: Optional[UserValue], libdirs: str) -> Option
     return f"{user_text}:{front}".strip(":") if front else ""
 
 
-def _after_users(text: str, image: Optional[ImageFacts], start: Start, libdirs: str) -> str:
+def _value_after_user(text: str, image: Optional[ImageFacts], start: Start, libdirs: str) -> str:
     """Return the user's value, *libdirs*, then the image's without empty elements.
 
     Where the user's value itself refers to the image's, *libdirs* goes before that.
@@ -197,7 +197,7 @@ def _keep_image_value(image: Optional[ImageFacts], start: Start, libdirs: str) -
     empty element where nothing is set, and the whole still begins with our directories where a --no-eval that gpubind
     does not know takes it literally.
     """
-    if image is not None and _sets_none(image):
+    if image is not None and _is_libpath_unset(image):
         return ""
     if not is_literal(start.user.options):
         if image is not None and image.singularity:
@@ -209,7 +209,7 @@ def _keep_image_value(image: Optional[ImageFacts], start: Start, libdirs: str) -
     return None if "$" in image_value else "".join(f":{element}" for element in image_value.split(":") if element)
 
 
-def _sets_none(image: ImageFacts) -> bool:
+def _is_libpath_unset(image: ImageFacts) -> bool:
     return "LD_LIBRARY_PATH" not in image.undecided and not image.env.get("LD_LIBRARY_PATH")
 
 
@@ -217,7 +217,7 @@ def user_override_findings(plan: Plan, start: Start) -> Iterator[Finding]:
     """Yield that a value of the user's on the command line, which refers to the image's, replaces a variable's."""
     user_var, libdirs = user_value(start, "LD_LIBRARY_PATH"), library_directories(plan)
     text = (user_var.text or "") if user_var is not None and not user_var.is_literal else ""
-    may_be_set = plan.image is None or not _sets_none(plan.image)
+    may_be_set = plan.image is None or not _is_libpath_unset(plan.image)
     if libdirs and may_be_set and "LD_LIBRARY_PATH" in text and f":{libdirs}:" not in f":{text}:":
         yield _library_path_last("command-line", "LD_LIBRARY_PATH", libdirs)
 

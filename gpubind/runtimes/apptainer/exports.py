@@ -40,10 +40,10 @@ class VariableChange(NamedTuple):
 
 def changes_for(prepared: PreparedStart) -> tuple[VariableChange, ...]:
     """Return the changes for a plan, which agree with the binds of the program's own flag on that host."""
-    return variable_changes(prepared.arguments, prepared.start.runtime.name.upper(), _own_libraries(prepared))
+    return variable_changes(prepared.arguments, prepared.start.runtime.name.upper(), _flag_libraries(prepared))
 
 
-def _own_libraries(prepared: PreparedStart) -> Optional[dict[str, str]]:
+def _flag_libraries(prepared: PreparedStart) -> Optional[dict[str, str]]:
     """Return the libraries that Apptainer's own flags would bind here: target -> source, as Apptainer writes it.
 
     None where the user's options have a --containlibs.
@@ -63,18 +63,18 @@ def _own_libraries(prepared: PreparedStart) -> Optional[dict[str, str]]:
 
 
 def render_shell_lines(changes: Iterable[VariableChange]) -> str:
-    """Return the lines of a shell for the changes *changes*. Evaluated twice, they change nothing more."""
+    """Return *changes* as lines for a shell. Evaluated twice, they change nothing more."""
     lines = []
-    for command, group in groupby(changes, key=_shared_word):
+    for command, group in groupby(changes, key=_shared_command):
         if command:
             names = [change.name + (f"={change.value}" if change.op == "set" else "") for change in group]
             lines.append(" ".join((command, *names)))
         else:
-            lines += [line for change in group for line in _line(change)]
+            lines += [line for change in group for line in _shell_lines(change)]
     return "\n".join(lines) + "\n"
 
 
-def _shared_word(change: VariableChange) -> str:
+def _shared_command(change: VariableChange) -> str:
     """Return the shell's word for changes that share a line; empty for one that has separate lines."""
     if change.op == "unset":
         return "unset"
@@ -86,16 +86,15 @@ def variable_changes(
 ) -> tuple[VariableChange, ...]:
     """Return the changes that say the same as *arguments*, in this order; the user's own values stay, and come first.
 
-    *prefix* is APPTAINER or SINGULARITY. *flag_libraries* has, by their place in the container, the libraries that Apptainer's own
-    flag would bind, as Apptainer writes their paths: a later `--nv` is fatal where two libraries of one name come in by
-    different paths, but not where the paths are the same. With None libraries are bound: an option --containlibs would
-    make the program forget the variable.
+    *prefix* is APPTAINER or SINGULARITY. *flag_libraries* maps container paths to the libraries that Apptainer's own
+    flag would bind, as Apptainer writes their paths: a later `--nv` fails if two libraries of one name come in by
+    different paths. With None, libraries are bound: an option --containlibs would make the program ignore the variable.
     """
     prefixes = dict.fromkeys((prefix, "SINGULARITY"))  # Apptainer knows the older names, too
-    changes = [VariableChange(f"{known}_{switch}", "unset") for known in prefixes for switch in _GPU_SWITCHES]
+    changes = [VariableChange(f"{program}_{switch}", "unset") for program in prefixes for switch in _GPU_SWITCHES]
     changes += [VariableChange(f"{prefix}_{name}", "set", "1") for name in ("NO_NV", "NO_ROCM")]
     libraries = (
-        _contained(arguments.binds, flag_libraries) if prefix == "APPTAINER" and flag_libraries is not None else {}
+        _containlibs(arguments.binds, flag_libraries) if prefix == "APPTAINER" and flag_libraries is not None else {}
     )
     if libraries:
         changes.append(VariableChange(f"{prefix}_CONTAINLIBS", "append", ",".join(libraries.values()), ","))
@@ -106,7 +105,9 @@ def variable_changes(
     mounts = "\n".join(mount_value(bind) for bind in binds if needs_mount(bind))
     if mounts:
         changes.append(VariableChange(f"{prefix}_MOUNT", "append", mounts, "\n"))
-    changes += [VariableChange(known, "unset") for name in arguments.unset for known in (name, f"{prefix}ENV_{name}")]
+    changes += [
+        VariableChange(variable, "unset") for name in arguments.unset for variable in (name, f"{prefix}ENV_{name}")
+    ]
     for name, value in arguments.env:
         if name.endswith("LD_LIBRARY_PATH"):
             changes.append(_search_path(f"{prefix}ENV_{name}", value))
@@ -122,7 +123,7 @@ def _search_path(name: str, value: str) -> VariableChange:
     return VariableChange(name, "append", value, ":", references, ours[1] + IMAGE_VALUE_APPENDED if ours else "")
 
 
-def _contained(binds: Iterable[Bind], flag_libraries: Mapping[str, str]) -> dict[str, str]:
+def _containlibs(binds: Iterable[Bind], flag_libraries: Mapping[str, str]) -> dict[str, str]:
     """Return the libraries of *binds* as in CONTAINLIBS, `path` or `path:name`, by their place in the container."""
     entries: dict[str, str] = {}
     for bind in binds:
@@ -138,7 +139,7 @@ def older_name(name: str) -> Optional[str]:
     return name.replace("APPTAINER", "SINGULARITY", 1) if name.startswith("APPTAINER") else None
 
 
-def _line(change: VariableChange) -> list[str]:
+def _shell_lines(change: VariableChange) -> list[str]:
     name, quoted, after = change.name, shlex.quote(change.value), shlex.quote(change.value_after_user or change.value)
     if change.op == "set":
         return [f"export {name}={quoted}"]

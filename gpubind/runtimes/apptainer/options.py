@@ -65,7 +65,7 @@ def variables_of(name: str) -> tuple[str, ...]:
     return _VARIABLES.get(name, (name.upper().replace("-", "_"),))
 
 
-def options_of(program: str, line: ParsedCommandLine, environ: Mapping[str, str]) -> UserOptionValues:
+def user_option_values(program: str, line: ParsedCommandLine, environ: Mapping[str, str]) -> UserOptionValues:
     """Return the options of *program* by its command *line* and *environ*."""
     values: dict[str, list[str]] = {}
     env: dict[str, str] = {}
@@ -82,7 +82,7 @@ def options_of(program: str, line: ParsedCommandLine, environ: Mapping[str, str]
 def _add_variables(values: dict[str, list[str]], program: str, environ: Mapping[str, str]) -> None:
     """Add to *values* those of the variables. What the first prefix sets, the second does not change."""
     seen: set[str] = set()
-    names = PROGRAMS[program].start().known.names
+    names = PROGRAMS[program].start().option_table.names
     for prefix in PREFIXES[program]:
         for name in names:
             for variable in variables_of(name):
@@ -178,7 +178,7 @@ def user_value(start: Start, name: str) -> Optional[UserValue]:
     return UserValue(text, text is not None and (is_literal(start.user.options) or not _EVALUATED & set(text)))
 
 
-def overrides(start: Start, name: str) -> bool:
+def hides_caller_variable(start: Start, name: str) -> bool:
     """Return whether options, files or variables of the user keep the caller's value of *name* from the container."""
     return is_kept_out(start.user.options, name) or user_value(start, name) is not None
 

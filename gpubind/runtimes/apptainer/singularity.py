@@ -68,11 +68,11 @@ class Apptainer(Runtime):
     gpu_flags = MappingProxyType({"nvidia": "--nv", "amd": "--rocm"})
     parse_site = staticmethod(options.parse_site)
     read_env_file = staticmethod(options.read_env_file)
-    hides_caller_variable = staticmethod(options.overrides)
+    hides_caller_variable = staticmethod(options.hides_caller_variable)
     site_library_path = staticmethod(options.library_path)
     wants_compat32 = staticmethod(options.wants_compat32)
-    generated_files = staticmethod(environment.generated)
-    base_mounts = staticmethod(binds.own_mounts)
+    generated_files = staticmethod(environment.generated_files)
+    base_mounts = staticmethod(binds.base_mounts)
 
     def __init__(self) -> None:
         helpers = tuple(f"{prefix}/{self.name}/bin/starter-suid" for prefix in STARTER_PREFIXES)
@@ -85,7 +85,7 @@ class Apptainer(Runtime):
         return APPTAINER if "apptainer" in text else SINGULARITY, parse_version(text)
 
     def user_option_values(self, arguments: Sequence[str], environ: Mapping[str, str]) -> UserOptionValues:
-        return options.options_of(self.name, self.parse_user_options(arguments), environ)
+        return options.user_option_values(self.name, self.parse_user_options(arguments), environ)
 
     def parse_user_options(self, arguments: Sequence[str]) -> ParsedCommandLine:
         return PROGRAMS[self.name].read(arguments, "apptainer instance")
@@ -100,7 +100,9 @@ class Apptainer(Runtime):
         An optional file is left out if its place is not there and cannot be made, or lies in what the user or the site
         binds. Errors: `RuntimeLimitError` for a path or a value that no option can say.
         """
-        edits = make_edits(plan, stage.files, _own_binds(start), lambda mount, source: _obstacle(mount, start))
+        edits = make_edits(
+            plan, stage.files, _user_and_site_binds(start), lambda mount, source: _obstacle(mount, start)
+        )
         scripts = [script for script in (ENVIRONMENT_SCRIPT, BASE_SCRIPT) if script in stage.files]
         files = (*edits.binds, *(Bind(stage.files[script], script, True) for script in scripts))
         nodes = edits.devices if dev_kind(start) == "minimal" else ()
@@ -167,7 +169,7 @@ def _require_supported_path(bind: Bind, start: Start) -> Bind:
     return bind
 
 
-def _own_binds(start: Start) -> Iterator[UserBind]:
+def _user_and_site_binds(start: Start) -> Iterator[UserBind]:
     """Yield the binds of the user and the site, also where they are once the image's links are followed.
 
     None covers the libraries: they have a directory of the program's own.

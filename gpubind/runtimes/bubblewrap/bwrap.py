@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import Optional
 
 from gpubind.files import Tree
-from gpubind.loader.namespace import OwnMounts
+from gpubind.loader.namespace import UserMounts
 from gpubind.model import ContainerPath, FileKind, Missing, Plan
 from gpubind.runtimes.bubblewrap import root
 from gpubind.runtimes.bubblewrap.environment import environment
-from gpubind.runtimes.bubblewrap.options import UserBwrapOptions, read_options
+from gpubind.runtimes.bubblewrap.options import UserBwrapOptions, parse_user_options
 from gpubind.runtimes.edits import RuntimeArguments, binds_at_same_path, make_edits
 from gpubind.runtimes.environment import base_variables
 from gpubind.runtimes.runtime import (
@@ -64,10 +64,10 @@ class Bubblewrap(Runtime):
     extra_nodes = _HOST_NODES
     extra_files = HOST_FILES
     inserts_into_line = True
-    arguments_in_line = staticmethod(root.in_line)
+    arguments_in_line = staticmethod(root.arguments_in_line)
 
     def hides_caller_variable(self, start: Start, name: str) -> bool:
-        user_options = read_options(start.user.arguments)
+        user_options = parse_user_options(start.user.arguments)
         return user_options.clears_env or name in dict(user_options.env)
 
     def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Optional[RuntimeArguments]:
@@ -75,19 +75,19 @@ class Bubblewrap(Runtime):
 
         The user's own options are among them, after ours: `bwrap WORDS COMMAND`.
         """
-        image, user_options = start.tree, read_options(start.user.arguments)
+        image, user_options = start.tree, parse_user_options(start.user.arguments)
         if image is None:
             return None
         edits = make_edits(plan, stage.files, user_options.binds, lambda mount, _: root.rebuild_obstacle(mount, image))
         homes = _user_directories(plan, start)
-        files = _files(start, image)
+        files = _host_files(start, image)
         places = [root.directory_to_rebuild(image, path) for path in (*(bind.target for bind in edits.binds), *homes)]
         places += [root.directory_to_rebuild(image, path, through_links=False) for path in files]
         rebuilt = sorted({"/", *(place for place in places if place is not None)})
         separate = {*root.BWRAP_MOUNTS, *files}
         options = [arg for place in rebuilt for arg in root.rebuild_args(image, place, without=separate)]
         options += ["--proc", "/proc", "--dev", "/dev"]
-        for option, path in _of_host(start, image):
+        for option, path in _host_binds(start, image):
             options += [option, path, path]
         for path in homes:
             options += ["--bind", path, path]
@@ -110,15 +110,15 @@ class Bubblewrap(Runtime):
             (call.program, "--die-with-parent", *arguments.options, *start.in_directory(call)), start.caller.environ
         )
 
-    def base_mounts(self, plan: Plan, start: Start) -> Optional[OwnMounts]:
-        image, user_options = start.tree, read_options(start.user.arguments)
+    def base_mounts(self, plan: Plan, start: Start) -> Optional[UserMounts]:
+        image, user_options = start.tree, parse_user_options(start.user.arguments)
         if image is None:
             return None
         homes = _user_directories(plan, start)
-        paths = [*(path for _, path in _of_host(start, image)), *homes]
+        paths = [*(path for _, path in _host_binds(start, image)), *homes]
         binds = (*binds_at_same_path(paths), *user_options.binds)
         env = base_variables(plan.env, dict(user_options.env), {} if user_options.clears_env else start.caller.environ)
-        return OwnMounts(binds, env, _directory(plan, start, image, user_options), user_options.unreadable_options)
+        return UserMounts(binds, env, _directory(plan, start, image, user_options), user_options.unreadable_options)
 
 
 def _directory(plan: Plan, start: Start, image: Tree, user_options: UserBwrapOptions) -> Optional[ContainerPath]:
@@ -133,17 +133,17 @@ def _directory(plan: Plan, start: Start, image: Tree, user_options: UserBwrapOpt
     return ContainerPath(home if home in start.caller.directories else "/")
 
 
-def _of_host(start: Start, image: Tree) -> list[tuple[str, str]]:
+def _host_binds(start: Start, image: Tree) -> list[tuple[str, str]]:
     """Return (option, path) of what every container has of the host, at its own path, in the order of the mounts."""
     binds = [("--ro-bind", "/sys"), ("--bind", "/tmp")]
     if _has(image, "/var/tmp", "dir"):
         binds.append(("--bind-try", "/var/tmp"))
     binds += [("--bind-try", path) for path in _SHARED_DIRECTORIES]
     binds += [("--dev-bind", path) for path in start.facts.nodes]
-    return [*binds, *(("--ro-bind-try", path) for path in _files(start, image))]
+    return [*binds, *(("--ro-bind-try", path) for path in _host_files(start, image))]
 
 
-def _files(start: Start, image: Tree) -> list[str]:
+def _host_files(start: Start, image: Tree) -> list[str]:
     """Return those of the host's `HOST_FILES` that a container of *image* has.
 
     Apptainer makes a place for all but the last two, also where the image has a link: bubblewrap refuses to mount on

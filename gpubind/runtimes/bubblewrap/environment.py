@@ -113,7 +113,7 @@ def environment(
     options = [arg for name in dict.fromkeys(dropped) if name not in users for arg in ("--unsetenv", name)]
     shell = _shell(image)
     if shell is None:
-        images = _known(image)
+        images = _image_variables(image)
         values = BaseEnvironment(users, images={**callers, **images})
         final: dict[str, Optional[str]] = {**images, **users, **compose(operations, values)}
         for name in SEARCH_PATHS:
@@ -130,7 +130,7 @@ def environment(
         if _NAME.fullmatch(n) and not _READ_ONLY_VARIABLE.fullmatch(n)
     ]
     hidden = [name for name in names if name not in SEARCH_PATHS]
-    fixed_values = _after_scripts(operations, users)
+    fixed_values = _fixed_values(operations, users)
     script = _script(operations, users, hidden, fixed_values)
     return tuple(options), (*shell, script, shell[0]), tuple(sorted(set_variables(fixed_values)))
 
@@ -171,7 +171,7 @@ def _script(
     return "".join((*parts, _EXEC_SCRIPT))
 
 
-def _after_scripts(operations: tuple[EnvVar, ...], users: Mapping[str, Optional[str]]) -> dict[str, Optional[str]]:
+def _fixed_values(operations: tuple[EnvVar, ...], users: Mapping[str, Optional[str]]) -> dict[str, Optional[str]]:
     """Return the variables whose values do not depend on the image's own; None for one that is taken away."""
     values: dict[str, Optional[str]] = {
         operation.name: operation.value for operation in operations if operation.op in ("set", "unset")
@@ -205,7 +205,7 @@ def _shell(image: Tree) -> Optional[tuple[str, ...]]:
     return None
 
 
-def _known(image: Tree) -> dict[str, str]:
+def _image_variables(image: Tree) -> dict[str, str]:
     """Return what is known of the image's own variables without a shell."""
     exports = read_environment(image)
     exported = {name for name in exports.env if name in exports.exported or name in SEARCH_PATHS}

@@ -34,7 +34,7 @@ class UserBwrapOptions(NamedTuple):
     """Options that bring what cannot be looked at, each with its words."""
 
 
-def read_options(args: Sequence[str]) -> UserBwrapOptions:
+def parse_user_options(args: Sequence[str]) -> UserBwrapOptions:
     """Return what *args* mean to bubblewrap. Never raises: bubblewrap itself says what is wrong with them."""
     binds: list[UserBind] = []
     env: dict[str, Optional[str]] = {}

@@ -17,7 +17,7 @@ from typing import Optional
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
 from gpubind.model import EnvVar, Missing, Mount, Plan
-from gpubind.runtimes.bubblewrap.options import UserBwrapOptions, read_options
+from gpubind.runtimes.bubblewrap.options import UserBwrapOptions, parse_user_options
 from gpubind.runtimes.cmdline.programs import BWRAP_BINDS, PROGRAMS
 from gpubind.runtimes.edits import RuntimeArguments, make_edits
 from gpubind.runtimes.environment import BaseEnvironment, compose, set_variables
@@ -76,14 +76,14 @@ def rebuild_args(
     return args
 
 
-def in_line(plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
+def arguments_in_line(plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
     """Return the user's options with *plan* among them, for a start whose image is their root, or whose root is new.
 
     Errors: `RuntimeLimitError` (code `fixed-root`) for a root in which no place can be made.
     """
     image = start.tree
     options = PROGRAMS["bwrap"].read(start.user.arguments).options
-    user_options = read_options(start.user.arguments)
+    user_options = parse_user_options(start.user.arguments)
     roots = [i for i, opt in enumerate(options) if opt.name in BWRAP_BINDS and opt.args[2:3] == ("/",)]
     root_index = roots[-1] if roots else None
     # Without a /dev of the container no node has a place.

@@ -23,13 +23,13 @@ from gpubind.runtimes.cmdline.reader import (
     parse_options,
 )
 
-Shape = Literal["image", "instance", "bundle", "rootfs", "joined"]
+OperandKind = Literal["image", "instance", "bundle", "rootfs", "joined"]
 """The words after the options: an image and a command; an image and an instance's name; a container's name, with the
 bundle among the options; a command, with the rootfs among the options; a running container."""
 
 
 Action = Literal["exec", "run", "shell"]
-EVERY: tuple[Action, ...] = get_args(Action)
+ALL_ACTIONS: tuple[Action, ...] = get_args(Action)
 ENGINES = ("docker", "nerdctl", "podman")
 _COMPOSED = {"build", "buildx", "create", "run", "up", "watch"}
 """Words of these programs' builds and of Compose, which may use GPUs that files name."""
@@ -40,7 +40,7 @@ BWRAP_BINDS = ("bind", "bind-try", "dev-bind", "dev-bind-try", "ro-bind", "ro-bi
 _SECTION = re.compile(r"^\[(.*)\]\n((?:  .*\n)*)", re.MULTILINE)
 
 
-def options_of(*names: str) -> OptionTable:
+def read_option_table(*names: str) -> OptionTable:
     """Return the options of programs and subcommands *names*; none for one that has no table."""
     return parse_option_table(*(_texts().get(name, "") for name in names))
 
@@ -58,16 +58,16 @@ class StartSubcommand(NamedTuple):
 
     options: str
     """The name of its table."""
-    operands: Shape = "image"
+    operands: OperandKind = "image"
     needs_command: bool = False
     """Whether the program refuses a line that ends with the image."""
     actions: tuple[Action, ...] = ()
     """The commands of gpubind that it carries out; the program has one subcommand for each."""
 
     @property
-    def known(self) -> OptionTable:
+    def option_table(self) -> OptionTable:
         """Return the options that it takes."""
-        return options_of(self.options)
+        return read_option_table(self.options)
 
 
 class RuntimeProgram(NamedTuple):
@@ -88,7 +88,7 @@ class RuntimeProgram(NamedTuple):
     @property
     def option_table(self) -> OptionTable:
         """Return its own options, before the subcommand."""
-        return options_of(self.options)
+        return read_option_table(self.options)
 
     @property
     def requests_gpus_by_flag(self) -> bool:
@@ -96,7 +96,7 @@ class RuntimeProgram(NamedTuple):
         return self.family not in ("", "ch-run")
 
     @property
-    def start_words(self) -> tuple[str, ...]:
+    def start_subcommands(self) -> tuple[str, ...]:
         """Return the words without one of which a line needs no plan, and no warning; none if each line may."""
         names = {names[-1] for names in self.subcommands if names} | (_COMPOSED if self.family in ENGINES else set())
         return () if () in self.subcommands else tuple(sorted(names))
@@ -117,23 +117,23 @@ class RuntimeProgram(NamedTuple):
             return None if failure.kind == "no-value" else failure.position + 1
 
         def step(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:
-            result = self.reader.step(start.known, argv, position)
+            result = self.reader.step(start.option_table, argv, position)
             return result if isinstance(result, ParsedArgument) or not more else self.reader.step(table, argv, position)
 
         return parse_options(
-            self.reader._replace(step=step), options_of(start.options, *more), arguments, skip=next_position
+            self.reader._replace(step=step), read_option_table(start.options, *more), arguments, skip=next_position
         )
 
 
 def _engine(name: Literal["docker", "nerdctl", "podman"]) -> RuntimeProgram:
-    run, joined = StartSubcommand(f"{name} run", actions=EVERY), StartSubcommand(f"{name} exec", "joined")
+    run, joined = StartSubcommand(f"{name} run", actions=ALL_ACTIONS), StartSubcommand(f"{name} exec", "joined")
     starts = {(*group, verb): run for group in ((), ("container",)) for verb in ("run", "create")}
     return RuntimeProgram(name, name, reader.PFLAG, {**starts, ("exec",): joined, ("container", "exec"): joined})
 
 
 def _bundles(name: str, parser: OptionParser) -> RuntimeProgram:
     starts: dict[tuple[str, ...], StartSubcommand] = {
-        ("run",): StartSubcommand(f"{name} run", "bundle", actions=EVERY),
+        ("run",): StartSubcommand(f"{name} run", "bundle", actions=ALL_ACTIONS),
         ("create",): StartSubcommand(f"{name} create", "bundle"),
         ("exec",): StartSubcommand(f"{name} exec", "joined"),
     }
@@ -159,10 +159,10 @@ COMPOSE = RuntimeProgram("compose", "docker", reader.PFLAG, {})
 """Its containers are in files."""
 BUILDAH = RuntimeProgram("buildah", "podman", reader.PFLAG, {})
 """Its containers are those of builds."""
-_BWRAP = StartSubcommand("bwrap", "rootfs", needs_command=True, actions=EVERY)
-_CH_RUN = StartSubcommand("ch-run", needs_command=True, actions=EVERY)
-_NSPAWN = StartSubcommand("systemd-nspawn", "rootfs", actions=EVERY)
-_PROOT = StartSubcommand("proot", "rootfs", actions=EVERY)
+_BWRAP = StartSubcommand("bwrap", "rootfs", needs_command=True, actions=ALL_ACTIONS)
+_CH_RUN = StartSubcommand("ch-run", needs_command=True, actions=ALL_ACTIONS)
+_NSPAWN = StartSubcommand("systemd-nspawn", "rootfs", actions=ALL_ACTIONS)
+_PROOT = StartSubcommand("proot", "rootfs", actions=ALL_ACTIONS)
 PROGRAMS: dict[str, RuntimeProgram] = {
     "apptainer": _SINGULARITY,
     "singularity": _SINGULARITY,
@@ -184,11 +184,13 @@ PROGRAMS: dict[str, RuntimeProgram] = {
         "",
         reader.WHOLE,
         {
-            ("start",): StartSubcommand("enroot start", actions=EVERY),
+            ("start",): StartSubcommand("enroot start", actions=ALL_ACTIONS),
             ("exec",): StartSubcommand("enroot exec", "joined"),
         },
     ),
-    "udocker": RuntimeProgram("udocker", "", reader.UDOCKER, {("run",): StartSubcommand("udocker run", actions=EVERY)}),
+    "udocker": RuntimeProgram(
+        "udocker", "", reader.UDOCKER, {("run",): StartSubcommand("udocker run", actions=ALL_ACTIONS)}
+    ),
 }
 """By the name of the program."""
 

@@ -26,7 +26,7 @@ from typing import Literal, Optional, Union
 from gpubind.frozen import NamedTuple
 from gpubind.runtimes.cmdline.values import parse_bool
 
-TroubleKind = Literal["unknown", "ambiguous", "no-value", "needless-value", "bad-value"]
+FailureKind = Literal["unknown", "ambiguous", "no-value", "needless-value", "bad-value"]
 _OPTIONAL_VALUE = -1
 _NUMBER = r"-[+-]?[0-9]+"
 _TOKEN = re.compile(r"(?P<names>[^/=?]*)(?:/(?P<letters>\?|[^=?]+))?(?:=(?P<count>[0-9])?|(?P<maybe>\?))?")
@@ -62,7 +62,7 @@ class ParsedOption(NamedTuple):
 
 
 def argument_location(position: int) -> str:
-    """Return the place of the word at position *position*, for a reader; the program is the first."""
+    """Return the place of the argument at *position*, for a reader; the program is the first."""
     return f"argument {position + 1}"
 
 
@@ -76,7 +76,7 @@ class ParsedArgument(NamedTuple):
 class ParseFailure(NamedTuple):
     """A word that is not an option of the program, or an option that lacks its value."""
 
-    kind: TroubleKind
+    kind: FailureKind
     position: int
 
 
@@ -171,7 +171,7 @@ def parse_options(
     position: int = 0,
     skip: Callable[[ParseFailure], Optional[int]] = lambda trouble: None,
 ) -> ParsedCommandLine:
-    """Return the options in *argv* from position *position* on. Never raises.
+    """Return the options in *argv* from *position* on. Never raises.
 
     *skip* returns where reading goes on after a word that cannot be read; None ends it.
     """
@@ -239,7 +239,7 @@ def _split(text: str) -> tuple[str, Optional[str]]:
     return name, value if equals else None
 
 
-def _letters(
+def _short_options(
     table: OptionTable, argv: Sequence[str], position: int, *, is_go: bool = False
 ) -> Union[ParsedArgument, ParseFailure]:
     """Read `-ec`, `-B/a:/b`, `-B /a:/b` and, of Go's, `-B=/a:/b`."""
@@ -264,14 +264,14 @@ def _letters(
 
 def _pflag(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:
     if not argv[position].startswith("--"):
-        return _letters(table, argv, position, is_go=True)
+        return _short_options(table, argv, position, is_go=True)
     name, value = _split(argv[position][2:])
     return _parse_option(table.names.get(name), argv, position, value, is_go=True)
 
 
 def _getopt(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:
     if not argv[position].startswith("--"):
-        return _letters(table, argv, position)
+        return _short_options(table, argv, position)
     name, value = _split(argv[position][2:])
     matches = {table.names[name]} if name in table.names else set()
     # The beginning of one option's names is enough: getopt_long(3).
@@ -283,7 +283,7 @@ def _getopt(table: OptionTable, argv: Sequence[str], position: int) -> Union[Par
     )
 
 
-def _nice(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:
+def _getopt_numeric(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:
     arg = argv[position]
     is_number = re.fullmatch(_NUMBER, arg) is not None
     return (
@@ -298,7 +298,7 @@ def _go_flag(table: OptionTable, argv: Sequence[str], position: int) -> Union[Pa
     return _parse_option(table.names.get(name) or table.letters.get(name), argv, position, value, is_go=True)
 
 
-def _counted(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:
+def _fixed_count(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:
     return _parse_option(
         table.names.get(argv[position][2:]) if argv[position].startswith("--") else None, argv, position
     )
@@ -347,9 +347,9 @@ def _single_dash(table: OptionTable, argv: Sequence[str], position: int) -> Unio
 PFLAG = OptionParser(_pflag)
 GETOPT = OptionParser(_getopt)
 GETOPT_PERMUTING = OptionParser(_getopt, permutes=True)
-GETOPT_NUMERIC = OptionParser(_nice)
+GETOPT_NUMERIC = OptionParser(_getopt_numeric)
 GO_FLAG = OptionParser(_go_flag, permutes=True)
-FIXED_COUNT = OptionParser(_counted, dash_is_option=True)
+FIXED_COUNT = OptionParser(_fixed_count, dash_is_option=True)
 WHOLE = OptionParser(_whole)
 PROOT = OptionParser(_proot, has_terminator=False)
 UDOCKER = OptionParser(_udocker, has_terminator=False)

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Optional
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
 from gpubind.formats.driver.gpu_names import NVIDIA_VISIBLE_DEVICES
-from gpubind.loader.namespace import OwnMounts
+from gpubind.loader.namespace import UserMounts
 from gpubind.model import ContainerPath, DeviceNode, Finding, Missing, Plan, Severity, finding
 from gpubind.model.environ import changed
 from gpubind.planner.placement import GPUBIND_LAYOUT, Layout, cdi_layout
-from gpubind.runtimes.cmdline.programs import options_of
+from gpubind.runtimes.cmdline.programs import read_option_table
 from gpubind.runtimes.cmdline.reader import UserOptionValues
 from gpubind.runtimes.edits import Bind, RuntimeArguments, is_utf8, make_edits, unsupported_path
-from gpubind.runtimes.engines.options import assigned, environment, read_env_file, specified, user_mounts
+from gpubind.runtimes.engines.options import environment, parse_env_option, read_env_file, user_mounts, user_value
 from gpubind.runtimes.engines.remote import DOCKER_STORES, PODMAN_STORES, remote_docker, remote_podman
 from gpubind.runtimes.environment import PROGRAM_VARIABLES, base_variables
 from gpubind.runtimes.runtime import (
@@ -76,8 +76,8 @@ class Docker(Runtime):
         """`Docker version 26.1.5, build a72d7cd` -> docker; a `docker` of podman's says `podman version 5.4.2`."""
         return PODMAN if "podman" in text else DOCKER, parse_version(text)
 
-    def assigned(self, text: str, environ: Mapping[str, str]) -> Mapping[str, str]:
-        return assigned(text, environ)
+    def parse_env_option(self, text: str, environ: Mapping[str, str]) -> Mapping[str, str]:
+        return parse_env_option(text, environ)
 
     def pull(self, options: UserOptionValues, global_options: Mapping[str, str], image: str) -> PullCommand:
         """Return how the program gets *image*. It refuses an unknown policy itself."""
@@ -86,7 +86,7 @@ class Docker(Runtime):
         option_values = {name.removeprefix("override-"): values for name, values in options.values.items()}
         args = [
             f"--{name}={value}"
-            for name in options_of(f"{self.name} pull").names
+            for name in read_option_table(f"{self.name} pull").names
             for value in option_values.get(name, ())
         ]
         no_repeat = ("--pull=never",) if policy in ("always", "newer") else ()
@@ -96,11 +96,11 @@ class Docker(Runtime):
         if policy != "newer":
             return pull
         again = (*global_args, "pull", *args, "--quiet", "--retry=0", image)
-        return pull._replace(exists=(*global_args, "image", "exists", image), again=again)
+        return pull._replace(exists_args=(*global_args, "image", "exists", image), repull_args=again)
 
     def hides_caller_variable(self, start: Start, name: str) -> bool:
         """Return whether the user's own words say that variable for the container."""
-        return specified(start, name) is not None or start.user.has_unread_env_files
+        return user_value(start, name) is not None or start.user.has_unread_env_files
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
         """Return the layout of a CDI spec for an unknown image: an option would replace its LD_LIBRARY_PATH."""
@@ -121,14 +121,14 @@ class Docker(Runtime):
         env, unset = environment(plan, start)
         options: list[str] = []
         for bind in edits.binds:
-            options += ["--mount", self.mount_word(bind)]
+            options += ["--mount", self.mount_value(bind)]
         for node in edits.devices:
-            options += _device_words(node, start)
+            options += _device_args(node, start)
         for name, value in env:
             options += ["--env", f"{name}={value}"]
         for name in unset:
             options += [self.unset_option, name]
-        options += self.access_words(edits.devices, start)
+        options += self.access_args(edits.devices, start)
         findings = edits.findings
         if plan.mounts and plan.image is None:
             findings += (finding("image-unknown", subject="image"),)
@@ -142,27 +142,27 @@ class Docker(Runtime):
         env = tuple((name, value) for name, value in environment(plan, start)[0] if name == NVIDIA_VISIBLE_DEVICES)
         options = [arg for name in names for arg in ("--device", name)]
         options += [arg for name, value in env for arg in ("--env", f"{name}={value}")]
-        return RuntimeArguments((*options, *self.access_words(plan.devices, start)), env=env)
+        return RuntimeArguments((*options, *self.access_args(plan.devices, start)), env=env)
 
-    def access_words(self, nodes: tuple[DeviceNode, ...], start: Start) -> list[str]:
+    def access_args(self, nodes: tuple[DeviceNode, ...], start: Start) -> list[str]:
         """Return the options without which the container's processes may not open *nodes*."""
-        args = self.group_words(nodes, start)
+        args = self.group_args(nodes, start)
         if start.facts.has_selinux and not any("label" in value for value in start.user.options.all("security-opt")):
             args += ["--security-opt", "label=disable"]
         return args
 
-    def mount_word(self, bind: Bind) -> str:
+    def mount_value(self, bind: Bind) -> str:
         """Return a --mount value. Errors: `RuntimeLimitError` (code `unsayable-path`)."""
-        return mount_word(bind)
+        return mount_value(bind)
 
     unset_option = "--env"
     """Takes a variable of the image away: docker's --env does where its own environment lacks the variable."""
 
-    def group_words(self, nodes: tuple[DeviceNode, ...], start: Start) -> list[str]:
+    def group_args(self, nodes: tuple[DeviceNode, ...], start: Start) -> list[str]:
         """Return the option with which an ordinary user's container opens a node that is open only to a group."""
         return []
 
-    def init_words(self, start: Start) -> list[str]:
+    def init_args(self, start: Start) -> list[str]:
         """Return the option that puts a program in front of the container's, for signals."""
         return ["--init"] if any(path.endswith("docker-init") for path in start.facts.inits) else []
 
@@ -171,15 +171,20 @@ class Docker(Runtime):
 
         The defaults stand before the user's own options, which can take each of them back; the plan's follow them.
         """
-        given, argv = start.user.options, call.argv
+        user_options, argv = start.user.options, call.argv
         is_directory = call.image.startswith(("/", "."))  # a name begins with neither
-        line = ["--rm"] if not given.values.get("rm") and not given.all("restart") else []
-        if not given.has("detach"):
-            line += [] if given.values.get("interactive") else ["--interactive"]
-            line += ["--tty"] if start.caller.has_terminal and not given.values.get("tty") else []
-        line += _shm_words(start)
-        if call.action != "run" and start.facts.inits and not given.values.get("init") and not given.all("pid"):
-            line += self.init_words(start)
+        line = ["--rm"] if not user_options.values.get("rm") and not user_options.all("restart") else []
+        if not user_options.has("detach"):
+            line += [] if user_options.values.get("interactive") else ["--interactive"]
+            line += ["--tty"] if start.caller.has_terminal and not user_options.values.get("tty") else []
+        line += _shm_args(start)
+        if (
+            call.action != "run"
+            and start.facts.inits
+            and not user_options.values.get("init")
+            and not user_options.all("pid")
+        ):
+            line += self.init_args(start)
         if call.action == "shell":
             line += ["--entrypoint", start.shell]
         elif call.action == "exec":
@@ -190,16 +195,16 @@ class Docker(Runtime):
         line = [*line, *start.user.arguments, *arguments.options, *image, *argv]
         return Command((call.program, "run", *line), changed(start.caller.environ, unset=arguments.unset))
 
-    def base_mounts(self, plan: Plan, start: Start) -> OwnMounts:
+    def base_mounts(self, plan: Plan, start: Start) -> UserMounts:
         users: dict[str, Optional[str]] = {
-            **{name: value for name in ("HOME", *PROGRAM_VARIABLES) if (value := specified(start, name)) is not None},
-            **{name: value for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", "PATH") if (value := specified(start, name))},
+            **{name: value for name in ("HOME", *PROGRAM_VARIABLES) if (value := user_value(start, name)) is not None},
+            **{name: value for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", "PATH") if (value := user_value(start, name))},
         }
         directory = start.user.options.last("workdir")
         options = start.user.options
         unseen = tuple(f"--{name} {value}" for name in ("volumes-from", "pod") for value in options.all(name))
         binds = tuple(bind for bind in user_mounts(start) if bind.source)
-        return OwnMounts(
+        return UserMounts(
             binds, base_variables(plan.env, users), ContainerPath(directory) if directory else None, unseen
         )
 
@@ -226,13 +231,13 @@ class Podman(Docker):
     prints_name = True
     unset_option = "--unsetenv"
 
-    def group_words(self, nodes: tuple[DeviceNode, ...], start: Start) -> list[str]:
+    def group_args(self, nodes: tuple[DeviceNode, ...], start: Start) -> list[str]:
         if start.caller.uid in (None, 0) or start.user.options.all("group-add"):
             return []
         for_groups = any(node.mode & 0o006 != 0o006 and node.uid != start.caller.uid for node in nodes)
         return ["--group-add", "keep-groups"] if for_groups else []
 
-    def init_words(self, start: Start) -> list[str]:
+    def init_args(self, start: Start) -> list[str]:
         return ["--init"] if "catatonit" in start.facts.inits[0] else ["--init", "--init-path", start.facts.inits[0]]
 
 
@@ -254,7 +259,7 @@ class Nerdctl(Docker):
         """Return None: containerd's address is a socket of this machine."""
         return None
 
-    def mount_word(self, bind: Bind) -> str:
+    def mount_value(self, bind: Bind) -> str:
         for path in (bind.source, bind.target):
             if "," in path or not is_utf8(path):
                 raise unsupported_path(
@@ -286,7 +291,7 @@ def _outlives(plan: Plan, severity: Severity) -> Finding:
     )
 
 
-def mount_word(bind: Bind) -> str:
+def mount_value(bind: Bind) -> str:
     """Return a --mount value: a record of comma-separated fields, where quoting can say nearly any path.
 
     Errors: `RuntimeLimitError` (code `unsayable-path`).
@@ -307,7 +312,7 @@ def _mount_fields(bind: Bind) -> list[str]:
     return ["type=bind", f"source={bind.source}", f"target={bind.target}", *(["readonly"] if bind.read_only else [])]
 
 
-def _device_words(node: DeviceNode, start: Start) -> list[str]:
+def _device_args(node: DeviceNode, start: Start) -> list[str]:
     """Return the option for *node*, unless the user provides it. Errors: `RuntimeLimitError` (`unsayable-path`)."""
     if not is_utf8(node.source) or ":" in node.source + node.target:
         why = "--device takes no path with a colon, and none that is not UTF-8"
@@ -318,7 +323,7 @@ def _device_words(node: DeviceNode, start: Start) -> list[str]:
     return ["--device", str(node.source) if str(node.source) == node.target else f"{node.source}:{node.target}"]
 
 
-def _shm_words(start: Start) -> list[str]:
+def _shm_args(start: Start) -> list[str]:
     """Return the option for a /dev/shm of half the memory, like most hosts': workers of a DataLoader share it.
 
     Both programs give 64 MB, and --ipc=host would give the host's own, with its semaphores and queues.

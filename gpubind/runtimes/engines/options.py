@@ -27,7 +27,7 @@ _DISABLE_HOOK_VALUE = "void"
 """With this value NVIDIA's own runtime and its hook bring nothing, where they are the default."""
 
 
-def assigned(text: str, environ: Mapping[str, str]) -> dict[str, str]:
+def parse_env_option(text: str, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that --env=*text* sets; to podman, `NAME*` means all of the caller's that begin so."""
     if "=" not in text and text.endswith("*"):
         return {key: value for key, value in environ.items() if key.startswith(text[:-1])}
@@ -40,11 +40,11 @@ def read_env_file(text: str, environ: Mapping[str, str]) -> dict[str, Optional[s
     for line in text.removeprefix("\ufeff").split("\n"):
         line = line.rstrip("\r").lstrip()
         if line and not line.startswith("#"):
-            env.update(assigned(line, environ))
+            env.update(parse_env_option(line, environ))
     return env
 
 
-def specified(start: Start, name: str) -> Optional[str]:
+def user_value(start: Start, name: str) -> Optional[str]:
     """Return the user's own value for variable *name* of the container: --env takes precedence over --env-file."""
     return start.user.options.env.get(name, start.user.env_files.get(name))
 
@@ -96,7 +96,7 @@ def environment(plan: Plan, start: Start) -> tuple[tuple[tuple[str, str], ...], 
 
 def _need_value(name: str, plan: Plan, start: Start) -> None:
     """Errors: `RuntimeLimitError` (code `image-needed`) where the own value of variable *name* is not known."""
-    if plan.image is None or (specified(start, name) is None and start.user.has_unread_env_files):
+    if plan.image is None or (user_value(start, name) is None and start.user.has_unread_env_files):
         why = "the image is not known" if plan.image is None else "a file of --env-file cannot be looked at"
         hint = "name the image: `--image podman:NAME`, `--image docker:NAME`" if plan.image is None else ""
         message = f"the value of {name} in the container is not known, and what an option says takes its place"

@@ -31,7 +31,7 @@ PODMAN_STORES = (
 def remote_podman(
     environ: Mapping[str, str], read: Callable[[str], Optional[str]], global_options: Mapping[str, str]
 ) -> Optional[str]:
-    """Return what sends podman to another machine's service: an option of *global_options*, or a variable; None if nothing does.
+    """Return what sends podman to another machine's service: one of *global_options* or a variable; else None.
 
     A connection by name, also the default one of --remote, may lead anywhere.
     """
@@ -52,8 +52,8 @@ def remote_podman(
 def remote_docker(
     environ: Mapping[str, str], read: Callable[[str], Optional[str]], global_options: Mapping[str, str]
 ) -> Optional[str]:
-    """Return what sends docker to another machine's daemon: an option of *global_options*, a variable, or the context that
-    `docker context use` has chosen; None if nothing does.
+    """Return what sends docker to another machine's daemon: one of *global_options*, a variable, or the context that
+    `docker context use` has chosen. None if nothing does.
 
     *read* gives the text of a file of this machine, or None.
     """
@@ -76,20 +76,20 @@ def remote_docker(
     if not isinstance(context, str) or context in _DEFAULT_CONTEXTS:
         return None
     address = _address(context, environ, read)
-    if _is_here(address):
+    if _is_local(address):
         return None
     return f"currentContext of {path}: {context}" + (f", {address}" if address else "")
 
 
 def _unless_local(name: str, value: str, address: Optional[str]) -> Optional[str]:
     """Return *name* with its *value*, unless the *address* to which it leads is a socket of this machine's daemon."""
-    if _is_here(address):
+    if _is_local(address):
         return None
     leads = f", {address}" if _is_in_vm(address) and address != value else ""
     return f"{name}={value}{leads}"
 
 
-def _is_here(address: Optional[str]) -> bool:
+def _is_local(address: Optional[str]) -> bool:
     """Return whether *address* is a socket of this machine, and not that of a daemon in a virtual machine."""
     return address is not None and address.startswith(_LOCAL_SOCKET) and not _is_in_vm(address)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Optional
 
 from gpubind.image.facts import Image
-from gpubind.launch.prepare import preflight_on
+from gpubind.launch.prepare import make_preflight
 from gpubind.loader.linkage import LinkUse
 from gpubind.model import ContainerPath, Finding, HostPath, Request
 from gpubind.planner.planning import PlanQuery
 from gpubind.rules.linkage import linkage_of
-from gpubind.rules.outcome import Checked, Report, checked_in, report_of
+from gpubind.rules.outcome import Checked, Report, checked_in, make_report
 from gpubind.rules.table import check
 from tests.support.driver import V, host, kernel, rhel
 from tests.support.elf import elf
@@ -48,11 +48,11 @@ HOSTILE = (
 
 def made(opened: Optional[Image], program: Optional[str], *parts: Spec) -> Report:
     """The report of a check on a small host with *parts*."""
-    start = preflight_on(host(rhel(), kernel(), *parts), PlanQuery(Request(), None), opened, program=program)
+    start = make_preflight(host(rhel(), kernel(), *parts), PlanQuery(Request(), None), opened, program=program)
     named = {"host": "gpu7", "image": "app.sif" if opened is not None else None, "program": program}
     rules = [("uvm-missing", "host")]
     checked = checked_in(opened, **named)
-    return report_of(start.plan, check(start), {}, rules, checked=checked)._replace(linked=linkage_of(start))
+    return make_report(start.plan, check(start), {}, rules, checked=checked)._replace(linked=linkage_of(start))
 
 
 REPORT = made(IMAGE, "/opt/app", NEWER)

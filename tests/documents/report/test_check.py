@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpubind.documents.check.text import subject_line
 from gpubind.documents.report.check import render_check_html
 from gpubind.model import Finding
-from gpubind.rules.outcome import Report, report_of
+from gpubind.rules.outcome import Report, make_report
 from tests.documents.report.pages import REPORT
 from tests.support.html import Page
 
@@ -30,17 +30,17 @@ def test_each_finding_is_there_with_its_code_and_its_hint() -> None:
 
 def test_ignored_findings_keep_their_reason_and_commands_their_lines() -> None:
     finding = Finding("uvm-missing", "error", "nvidia", "/dev/nvidia-uvm", "it is missing", command="one\ntwo")
-    page = Page(render_check_html(report_of(REPORT.plan, (finding,), {("uvm-missing", None): "known"})))
+    page = Page(render_check_html(make_report(REPORT.plan, (finding,), {("uvm-missing", None): "known"})))
     assert page.all("h1")[0].text.startswith("ok")
     assert "(known)" in page.all("p", kind="ignored")[0].text
-    page = Page(render_check_html(report_of(REPORT.plan, (finding,), {})))
+    page = Page(render_check_html(make_report(REPORT.plan, (finding,), {})))
     (command,) = page.all("pre", kind="command")
     assert "".join(command.texts).split() == ["one", "two"]
 
 
 def test_a_severity_that_the_site_has_changed_is_said() -> None:
     finding = Finding("uvm-missing", "error", "nvidia", "/dev/nvidia-uvm", "it is missing")
-    report = report_of(
+    report = make_report(
         REPORT.plan, (finding,), {}, severities={("uvm-missing", None): ("warning", "/etc/gpubind/config.toml")}
     )
     page = Page(render_check_html(report))

@@ -10,7 +10,7 @@ import pytest
 import gpubind
 from gpubind.documents.report.check import render_check_html
 from gpubind.documents.report.picture import LEFT, MIDDLE, GraphNode, PlanGraph, data_of, picture_of, truncate_middle
-from gpubind.launch.prepare import preflight_on
+from gpubind.launch.prepare import make_preflight
 from gpubind.model import Plan, Request
 from gpubind.planner.planning import PlanQuery
 from gpubind.rules.linkage import linkage_of
@@ -89,7 +89,7 @@ def test_a_gpu_leads_to_its_nodes() -> None:
 
 
 def test_no_two_parts_of_a_column_touch_and_all_are_in_the_picture() -> None:
-    start = preflight_on(gpubind.open_host(HOST), PlanQuery(Request(), None), IMAGE)
+    start = make_preflight(gpubind.open_host(HOST), PlanQuery(Request(), None), IMAGE)
     picture = picture_of(start.plan, linkage_of(start), start.plan.findings, None)
     for column in (picture.rows, picture.needed):
         heights = [part.y for part in column]

@@ -17,7 +17,7 @@ from gpubind.cli.declarations import PlanOptions
 from gpubind.launch.oci.passing import MARKS, SWITCHES, VALUED, config_of, may_request, read, split
 from gpubind.model import Finding
 from gpubind.model.notice import Notice
-from gpubind.runtimes.cmdline.programs import options_of
+from gpubind.runtimes.cmdline.programs import read_option_table
 from tests.launch.oci.bundles import bundle, config
 
 ENGINE = ("--root", "/run/create", "--log", "/run/log.json", "--log-format", "json", "--systemd-cgroup")
@@ -26,7 +26,7 @@ FOUND = Finding("uvm-missing", "warning", None, "/dev/nvidia-uvm", "gone")
 
 
 def test_the_glance_knows_the_options_of_runc_and_crun() -> None:
-    options = [options_of(f"{name}{action}") for name in ("runc", "crun") for action in ("", " create", " run")]
+    options = [read_option_table(f"{name}{action}") for name in ("runc", "crun") for action in ("", " create", " run")]
     known = {**options[0].names}
     for table in options:
         known.update({**table.names, **table.letters})

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpubind.errors import UsageError
-from gpubind.launch.wrap.command import Wrapped, parse_command, rewritten
+from gpubind.launch.wrap.command import WrappedCommand, parse_command, rewrite
 from gpubind.launch.wrap.gpus import GpuRequest
 from gpubind.launch.wrap.passing import asks_for_no_gpu
 from gpubind.launch.wrap.prefix import _RULES
@@ -127,7 +127,7 @@ ENVIRON = st.dictionaries(
 )
 
 
-def parsed(words: Sequence[str], environ: dict[str, str]) -> Optional[Wrapped]:
+def parsed(words: Sequence[str], environ: dict[str, str]) -> Optional[WrappedCommand]:
     """The start in the words; None where they are passed through or refused."""
     try:
         return parse_command(words, environ)
@@ -136,7 +136,7 @@ def parsed(words: Sequence[str], environ: dict[str, str]) -> Optional[Wrapped]:
         return None
 
 
-def of_flags(wrapped: Wrapped) -> set[int]:
+def of_flags(wrapped: WrappedCommand) -> set[int]:
     return {at for flag in wrapped.gpus.flags for at in range(flag.position, flag.position + len(flag.args))}
 
 
@@ -147,7 +147,7 @@ def of_flags(wrapped: Wrapped) -> set[int]:
 def test_any_words_are_wrapped_passed_or_refused(words: list[str], environ: dict[str, str]) -> None:
     answer = parsed(words, environ)
     if answer is not None:
-        assert list(answer.words) == words
+        assert list(answer.argv) == words
 
 
 @settings(max_examples=133, deadline=None)
@@ -156,19 +156,19 @@ def test_nothing_but_the_gpu_flags_goes_and_nothing_but_what_is_put_in_comes(
     words: list[str], environ: dict[str, str]
 ) -> None:
     answer = parsed(words, environ)
-    if not isinstance(answer, Wrapped):
+    if not isinstance(answer, WrappedCommand):
         return
     expected = [
         "docker" if at == answer.program_at and word.rpartition("/")[2] == "nvidia-docker" else word
         for at, word in enumerate(words)
     ]
     untouched = answer._replace(gpus=GpuRequest())
-    assert list(rewritten(untouched)) == expected
+    assert list(rewrite(untouched)) == expected
     gone = of_flags(answer)
     kept = [word for at, word in enumerate(expected) if at not in gone]
-    assert list(rewritten(answer)) == kept
-    made = list(rewritten(answer, ["PUT", "IN"]))
-    before = sum(at not in gone for at in range(answer.place))
+    assert list(rewrite(answer)) == kept
+    made = list(rewrite(answer, ["PUT", "IN"]))
+    before = sum(at not in gone for at in range(answer.insert_index))
     assert made == [*kept[:before], "PUT", "IN", *kept[before:]]
 
 
@@ -176,11 +176,11 @@ def test_nothing_but_the_gpu_flags_goes_and_nothing_but_what_is_put_in_comes(
 @given(LINE, ENVIRON)
 def test_the_image_and_what_follows_it_never_change(words: list[str], environ: dict[str, str]) -> None:
     answer = parsed(words, environ)
-    if not isinstance(answer, Wrapped) or answer.image_at is None or answer.runtime == "ch-run":
+    if not isinstance(answer, WrappedCommand) or answer.image_at is None or answer.runtime == "ch-run":
         return
     behind = words[answer.image_at :]
     assert behind[0] == answer.image
-    assert list(rewritten(answer, ["PUT", "IN"]))[-len(behind) :] == behind
+    assert list(rewrite(answer, ["PUT", "IN"]))[-len(behind) :] == behind
     assert not of_flags(answer) & set(range(answer.image_at, len(words)))
 
 
@@ -188,9 +188,9 @@ def test_the_image_and_what_follows_it_never_change(words: list[str], environ: d
 @given(LINE, ENVIRON)
 def test_a_rewritten_line_asks_for_nothing_any_more(words: list[str], environ: dict[str, str]) -> None:
     answer = parsed(words, environ)
-    if isinstance(answer, Wrapped) and answer.gpus.flags:
-        again = parsed(rewritten(answer), {})
-        assert not isinstance(again, Wrapped) or not again.gpus.flags
+    if isinstance(answer, WrappedCommand) and answer.gpus.flags:
+        again = parsed(rewrite(answer), {})
+        assert not isinstance(again, WrappedCommand) or not again.gpus.flags
 
 
 OPTIONS: dict[str, tuple[list[str], ...]] = {
@@ -244,9 +244,9 @@ def test_a_start_is_found_whatever_its_options_values_and_command_look_like(
 ) -> None:
     words, without, image, command = start
     answer = parse_command(words)
-    assert isinstance(answer, Wrapped)
+    assert isinstance(answer, WrappedCommand)
     assert (answer.image, list(answer.command)) == (image, command)
-    assert list(rewritten(answer)) == without
+    assert list(rewrite(answer)) == without
     assert parse_command(without) is None
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from gpubind.errors import EXIT_USAGE, UsageError
-from gpubind.launch.wrap.command import Wrapped, moved, own_options, parse_command, rewritten
+from gpubind.launch.wrap.command import WrappedCommand, insert_gpubind, parse_command, rewrite, split_options
 from gpubind.launch.wrap.passing import asks_for_no_gpu
 
 HERE = Path(__file__).parent
@@ -61,7 +61,7 @@ def short_cases(name: str) -> list[tuple[str, dict[str, str], list[str]]]:
     return cases
 
 
-def facts_of(wrapped: Wrapped) -> dict[str, str]:
+def facts_of(wrapped: WrappedCommand) -> dict[str, str]:
     """What a case says of a line, of this one: what is nothing is left out."""
     gpus = wrapped.gpus
     facts = {
@@ -69,7 +69,7 @@ def facts_of(wrapped: Wrapped) -> dict[str, str]:
         "subcommand": " ".join(wrapped.subcommand),
         "image": wrapped.image or "",
         "name": wrapped.name or "",
-        "where": "" if wrapped.is_here else "elsewhere",
+        "where": "" if wrapped.starts_here else "elsewhere",
         "vendors": ",".join(gpus.vendors),
         "gpus": gpus.gpus or "",
         "caps": ",".join(gpus.caps or ()),
@@ -82,10 +82,10 @@ def facts_of(wrapped: Wrapped) -> dict[str, str]:
 @pytest.mark.parametrize("case", wrapped_cases(), ids=lambda case: shlex.join(case.words)[:100])
 def test_a_line_with_gpus_is_read_as_its_program_reads_it(case: Case) -> None:
     wrapped = parse_command(case.words, case.environ)
-    assert isinstance(wrapped, Wrapped)
+    assert isinstance(wrapped, WrappedCommand)
     assert facts_of(wrapped) == case.facts
     assert list(wrapped.command) == case.command
-    assert list(rewritten(wrapped, ["PUT", "IN"])) == case.rewritten
+    assert list(rewrite(wrapped, ["PUT", "IN"])) == case.rewritten
 
 
 @pytest.mark.parametrize(("why", "environ", "words"), short_cases("passed.txt"), ids=lambda value: str(value)[:90])
@@ -115,14 +115,14 @@ def test_there_are_enough_lines() -> None:
 @pytest.mark.parametrize("case", wrapped_cases(), ids=lambda case: shlex.join(case.words)[:100])
 def test_with_gpubind_moved_behind_the_prefix_the_line_is_the_same(case: Case) -> None:
     wrapped = parse_command(case.words, case.environ)
-    assert isinstance(wrapped, Wrapped)
-    words = list(moved(wrapped, ["gpubind", "wrap", "--"]))
+    assert isinstance(wrapped, WrappedCommand)
+    words = list(insert_gpubind(wrapped, ["gpubind", "wrap", "--"]))
     at = wrapped.program_at
     assert words[:at] + words[at + 3 :] == case.words
     assert words[at : at + 3] == ["gpubind", "wrap", "--"]
     behind = parse_command(words[at + 3 :], case.environ)
     if behind is not None:
-        assert behind.is_here
+        assert behind.starts_here
 
 
 def test_no_line_is_there_twice() -> None:
@@ -145,7 +145,7 @@ def test_no_line_with_gpus_is_passed_through_at_a_glance() -> None:
     ("crun", "--no-pivot img true"), ("apptainer", "-ec img true"), ("ch-run", "-W img true"),
 ])  # fmt: skip
 def test_the_own_options_of_exec_are_those_of_a_start(runtime: str, words: str) -> None:
-    own, rest = own_options(runtime, "exec", words.split())
+    own, rest = split_options(runtime, "exec", words.split())
     assert (*own, *rest) == tuple(words.split())
     assert rest == ("img", "true")
 

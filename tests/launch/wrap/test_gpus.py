@@ -6,16 +6,16 @@ import pytest
 
 from gpubind.errors import UsageError
 from gpubind.formats.driver.gpu_names import CAPS_VARIABLE
-from gpubind.launch.wrap.command import Wrapped, parse_command
+from gpubind.launch.wrap.command import WrappedCommand, parse_command
 from gpubind.launch.wrap.gpus import with_image
 from gpubind.model import Capability
 
 
 def test_what_the_site_always_adds_counts_as_the_flag() -> None:
     wrapped = parse_command(["apptainer", "exec", "img.sif", "true"], {}, ("nv", "rocm"))
-    assert isinstance(wrapped, Wrapped)
+    assert isinstance(wrapped, WrappedCommand)
     assert wrapped.gpus.vendors == ("nvidia", "amd")
-    assert (wrapped.gpus.flags, wrapped.gpus.asked) == ((), True)
+    assert (wrapped.gpus.flags, wrapped.gpus.is_requested) == ((), True)
 
 
 @pytest.mark.parametrize(("flag", "is_passed"), [("--no-nv", True), ("--nv=false", False)])
@@ -27,7 +27,7 @@ def test_only_no_nv_takes_away_what_the_site_always_adds(flag: str, is_passed: b
 def asked(*words: str, env: dict[str, str] | None) -> tuple[str | None, tuple[Capability, ...] | None] | None:
     """GPUs and capabilities of a line of docker's for an image with that environment."""
     wrapped = parse_command(["docker", "run", *words, "img"], {})
-    assert isinstance(wrapped, Wrapped)
+    assert isinstance(wrapped, WrappedCommand)
     request = with_image(wrapped.gpus, env)
     return None if request is None else (request.gpus, request.caps)
 
@@ -73,7 +73,7 @@ def test_no_variable_narrows_a_cdi_device(line: tuple[str, ...]) -> None:
         (("-e", named), {CAPS_VARIABLE: "utility"}),
     ):
         wrapped = parse_command([program, "run", *own, *words, "img", "true"], {})
-        assert isinstance(wrapped, Wrapped)
+        assert isinstance(wrapped, WrappedCommand)
         request = with_image(wrapped.gpus, env)
         assert request is not None
         assert request.caps is None
@@ -81,5 +81,5 @@ def test_no_variable_narrows_a_cdi_device(line: tuple[str, ...]) -> None:
 
 def test_for_apptainer_the_images_variables_do_not_count() -> None:
     wrapped = parse_command(["apptainer", "exec", "--nv", "img", "true"], {})
-    assert isinstance(wrapped, Wrapped)
+    assert isinstance(wrapped, WrappedCommand)
     assert with_image(wrapped.gpus, {"NVIDIA_DRIVER_CAPABILITIES": "utility"}) == wrapped.gpus

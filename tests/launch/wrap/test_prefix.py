@@ -7,12 +7,12 @@ import shlex
 import pytest
 
 from gpubind.errors import UsageError
-from gpubind.launch.wrap.command import Wrapped, parse_command, rewritten
+from gpubind.launch.wrap.command import WrappedCommand, parse_command, rewrite
 
 
-def wrapped(line: str, **environ: str) -> Wrapped:
+def wrapped(line: str, **environ: str) -> WrappedCommand:
     answer = parse_command(shlex.split(line), environ)
-    assert isinstance(answer, Wrapped)
+    assert isinstance(answer, WrappedCommand)
     return answer
 
 
@@ -30,28 +30,28 @@ def test_each_program_before_the_runtime_is_named_and_where_it_starts_it(
     line: str, programs: list[str], is_here: bool
 ) -> None:
     answer = wrapped(line)
-    assert [prefix.words[0] for prefix in answer.prefix] == programs
-    assert answer.is_here is is_here
-    assert [word for prefix in answer.prefix for word in prefix.words] == shlex.split(line)[: answer.program_at]
+    assert [prefix.words[0] for prefix in answer.prefixes] == programs
+    assert answer.starts_here is is_here
+    assert [word for prefix in answer.prefixes for word in prefix.words] == shlex.split(line)[: answer.program_at]
 
 
 def test_env_sets_and_clears_what_the_runtime_is_told() -> None:
     line = "env -u APPTAINER_ROCM APPTAINER_NV=1 apptainer exec i c"
     answer = wrapped(line, APPTAINER_ROCM="1")
     assert (answer.gpus.vendors, answer.gpus.flags) == (("nvidia",), ())
-    assert answer.prefix[0].sets == (("APPTAINER_ROCM", None), ("APPTAINER_NV", "1"))
-    assert wrapped("env - APPTAINER_NV=1 apptainer exec i c", APPTAINER_ROCM="1").prefix[0].clears
+    assert answer.prefixes[0].sets == (("APPTAINER_ROCM", None), ("APPTAINER_NV", "1"))
+    assert wrapped("env - APPTAINER_NV=1 apptainer exec i c", APPTAINER_ROCM="1").prefixes[0].clears
 
 
 @pytest.mark.parametrize(("line", "said"), [("sudo", False), ("sudo -E", True), ("sudo APPTAINER_NV=1", True)])
 def test_sudo_takes_the_callers_variables_away_unless_it_is_told_to_keep_them(line: str, said: bool) -> None:
     answer = parse_command([*line.split(), "apptainer", "exec", "i", "c"], {"APPTAINER_NV": "1"})
-    assert isinstance(answer, Wrapped) == said
+    assert isinstance(answer, WrappedCommand) == said
 
 
 @pytest.mark.parametrize("option", ["--own", "--own=x", "--own x", "-y"])
 def test_an_option_of_a_launchers_plugin_is_stepped_over_where_a_known_program_follows(option: str) -> None:
-    assert wrapped(f"srun {option} singularity exec --nv i c").prefix[0].words == ("srun", *option.split())
+    assert wrapped(f"srun {option} singularity exec --nv i c").prefixes[0].words == ("srun", *option.split())
 
 
 def test_an_option_that_no_launcher_guesses_is_refused() -> None:
@@ -60,14 +60,19 @@ def test_an_option_that_no_launcher_guesses_is_refused() -> None:
 
 
 def test_getopt_takes_the_beginning_of_a_long_option() -> None:
-    assert wrapped("timeout --kill 5 10 singularity exec --nv i c").prefix[0].words == ("timeout", "--kill", "5", "10")
+    assert wrapped("timeout --kill 5 10 singularity exec --nv i c").prefixes[0].words == (
+        "timeout",
+        "--kill",
+        "5",
+        "10",
+    )
 
 
 def test_an_option_that_shares_its_word_cannot_be_taken_out() -> None:
     answer = wrapped("crun run -db /b c1")
     with pytest.raises(UsageError, match="wrap-option"):
-        rewritten(answer, remove=("bundle",))
-    assert rewritten(wrapped("runc run -d -b /b c1"), ("--bundle", "/n"), remove=("bundle",)) == (
+        rewrite(answer, remove=("bundle",))
+    assert rewrite(wrapped("runc run -d -b /b c1"), ("--bundle", "/n"), remove=("bundle",)) == (
         *("runc", "run", "-d", "--bundle", "/n", "c1"),
     )
 
