@@ -110,3 +110,28 @@ def test_each_pattern_finds_its_own_kind() -> None:
         pattern for pattern in STOPPED_IN_CODE if re.search(pattern, f"{bad} It is mostly mended, and shall be.")
     )
     assert len(found) == len(STOPPED_IN_CODE)
+
+
+def _starred(node: ast.AST) -> set[str]:
+    """Return the parameters that the docstring of *node*, a function or class, marks with stars."""
+    if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        return set()
+    return set(re.findall(r"(?<![\w*])\*([a-z_]\w*)\*(?![\w*])", ast.get_docstring(node) or ""))
+
+
+def test_a_docstring_marks_only_its_own_parameters() -> None:
+    def unknown(node: ast.AST, known: frozenset[str], file: str) -> Iterator[str]:
+        for child in ast.iter_child_nodes(node):
+            names = known | {
+                each.arg if isinstance(each, ast.arg) else getattr(each.target, "id", "")
+                for each in (ast.walk(child) if isinstance(child, (ast.FunctionDef, ast.ClassDef)) else ())
+                if isinstance(each, (ast.arg, ast.AnnAssign))
+            }
+            yield from (f"{file}: {child.name}: *{name}*" for name in _starred(child) - names)  # type: ignore[attr-defined]
+            yield from unknown(child, frozenset(names), file)
+
+    assert_none(
+        message
+        for path in modules()
+        for message in unknown(nodes(path)[0], frozenset(), str(path.relative_to(PACKAGE)))
+    )

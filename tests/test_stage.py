@@ -207,7 +207,7 @@ def test_root_stages_for_everybody_below_no_directory_that_others_may_write_to(
 
 
 def test_root_stages_in_no_place_that_others_could_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpubind.launch.stage.is_obeyed", lambda path: not path.startswith(f"{tmp_path}/theirs/"))
+    monkeypatch.setattr("gpubind.launch.stage.is_trusted_path", lambda path: not path.startswith(f"{tmp_path}/theirs/"))
     (tmp_path / "theirs").mkdir()
     environ = {"HOME": str(tmp_path / "theirs"), "TMPDIR": str(tmp_path)}
     (path,) = stage(PLAN.generated, environ).values()

@@ -120,7 +120,7 @@ def configured_severities() -> Severities:
 
 
 def site_check() -> CheckRequest:
-    """Return a check with the ignored findings and the severities that are configured. Errors: as `configured_severities`."""
+    """Return a check with the configured ignored findings and severities. Errors: as `configured_severities`."""
     from gpubind.api.check import CheckRequest
 
     return CheckRequest(reasons=ignored_findings(()), severities=configured_severities())

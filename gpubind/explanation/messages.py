@@ -471,7 +471,7 @@ def _code_message(code: Code) -> Message:
 
 
 def _may_match(phrase: Phrase, line: bytes, words: frozenset[bytes]) -> bool:
-    """Return whether the *line* of these *words* has all of *phrase*; and, if that is a name, a word of failure."""
+    """Return whether *line*, of these *words*, has all of *phrase*; and, if that is a name, a word of failure."""
     if any(part not in line for part in phrase.literals):
         return False
     if phrase.message is None or phrase.message.rank in _COVERING or len(phrase.words) > _FEW:

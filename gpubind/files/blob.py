@@ -27,7 +27,7 @@ _READ_LEAST = 4 << 10
 
 
 class Blob:
-    """Bytes at offsets. *label* names them in errors. If not *quick*, going back is slow; with *restarts*, it starts
+    """Bytes at offsets. *label* names them in errors. If not `quick`, going back is slow; with `restarts`, it starts
     from the beginning.
     """
 

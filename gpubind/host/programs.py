@@ -36,8 +36,8 @@ def find_program(name: str) -> Union[str, Missing]:
 def run_program(argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:
     """Return the answer of the program `argv[0]` of the standard directories, with no environment but `ENVIRON`.
 
-    Missing if it gives none, as described at `ask`, or if the command's budget of time is used up. An ELF file is asked
-    for its version once until it changes.
+    Missing if it gives none, as described at `run_captured`, or if the command's budget of time is used up. An ELF file
+    is queried for its version once until it changes.
     """
     program = find_program(argv[0])
     if isinstance(program, Missing):

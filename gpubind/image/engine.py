@@ -150,7 +150,7 @@ def _saved(store: Store, name: str, reference: str, arch: Architecture) -> Opene
 
 
 def _run_store_command(store: Store, args: tuple[str, ...], reference: str, into: Optional[IO[bytes]] = None) -> bytes:
-    """Return what the program of *store* prints for *words*; empty if it prints *into* a file.
+    """Return what the program of *store* prints for *args*; empty if it prints *into* a file.
 
     Errors: `HostReadError` (codes `no-image-store`, `image-store`), `NotStoredError`.
     """

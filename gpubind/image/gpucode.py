@@ -130,9 +130,9 @@ def _in_packages(tree: Tree, packages: Iterable[str]) -> Iterator[_CodePath]:
 
 def _other_libraries(tree: Tree, packages: Sequence[str]) -> Iterator[_CodePath]:
     """Yield the largest libraries of the packages that are not in data/cuda.json, and not of NVIDIA's own."""
-    listed = (pattern for one in frameworks().values() for pattern in (*one.code, *one.more_code))
+    listed = (pattern for framework in frameworks().values() for pattern in (*framework.code, *framework.more_code))
     known_patterns = {*frameworks(), *(pattern.partition("/")[0] for pattern in listed), "nvidia"}
-    is_known = lru_cache(maxsize=None)(lambda top: any(fnmatchcase(top, one) for one in known_patterns))
+    is_known = lru_cache(maxsize=None)(lambda top: any(fnmatchcase(top, pattern) for pattern in known_patterns))
     libraries: list[tuple[int, str, str]] = []
     room = RECORD_LIMIT
     for directory in packages:

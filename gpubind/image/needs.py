@@ -188,10 +188,10 @@ class ImageNeeds(NamedTuple):
                 "only_ptx": list(self.only_ptx),
             },
             "requires": to_json_value(self.requires),
-            "gpu_code": [one.to_dict() for one in self.gpu_code],
+            "gpu_code": [code_file.to_dict() for code_file in self.gpu_code],
             "glibc": self.glibc,
             "libstdcxx": self.libstdcxx,
-            "capabilities": [{"name": one, "sure": sure, "by": by} for one, sure, by in self.capabilities],
+            "capabilities": [{"name": name, "sure": sure, "by": by} for name, sure, by in self.capabilities],
             "libraries": to_json_value(self.libraries),
             "missing": list(self.missing),
             "lacking": [{"name": name, "by": by} for name, by in self.lacking],
@@ -290,7 +290,7 @@ class _NeedsCollector:
     def rocm(self) -> Optional[tuple[str, str, str]]:
         """Return the newest release of ROCm that a file is linked with, the library that tells, and the file."""
         releases = ((release, name, path) for name, path in self._rocms.items() if (release := release_with([name])))
-        return max(releases, key=lambda one: (version_key(one[0]), one[1].startswith("libamdhip64")), default=None)
+        return max(releases, key=lambda row: (version_key(row[0]), row[1].startswith("libamdhip64")), default=None)
 
     def newest(self, prefix: str) -> Optional[str]:
         return newest_version(self._needs, prefix)

@@ -55,7 +55,7 @@ class OciLayout:
         return not isinstance(entry, Missing) and entry.stat.kind == "file"
 
     def read_document(self, path: str, parse: Callable[[bytes], T], expected: Optional[oci.OciDescriptor] = None) -> T:
-        """Return the document *path*. Errors: `FormatError` (`bad-oci`) if it is missing, too large or not *wanted*."""
+        """Return the document *path*. Errors: `FormatError` (`bad-oci`) if it is missing, too large or changed."""
         data = self.tree.read("/" + path, oci.DOCUMENT_LIMIT)
         if isinstance(data, Missing):
             raise oci.damaged(str(data), path).in_file(self.label)

@@ -30,7 +30,7 @@ def read(host: Host, request: Request, listfile: Optional[ListFile] = None) -> l
 def _read_from_cdi(host: Host, request: Request, listfile: Optional[ListFile]) -> list[Inventory]:
     """Return the inventories of the CDI devices that *request* means; if no spec serves, that of another source.
 
-    Errors: those of `choose`; `HostReadError` (code `stale-cdi-device`) if no library of a named device is left.
+    Errors: those of `choose_devices`; `HostReadError` (`stale-cdi-device`) if no library of a named device is left.
     """
     from gpubind.inventory.cdi.devices import driver_claims, other_inventory
     from gpubind.inventory.cdi.specs import REGENERATE_HINT, choose_devices, stale_findings

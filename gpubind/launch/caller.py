@@ -38,8 +38,8 @@ def read_start_facts(
 ) -> Start:
     """Return a start by *runtime* on *host*, with the facts of this machine.
 
-    *program* is the path of its program; None if it must not be run. *arguments* are the user's options for it, *global_options*
-    those before its subcommand. *environ* is the caller's environment. *allow_writable*: as of `UserOptions`.
+    *program* is the path of its program; None if it must not be run. *arguments* are the user's options for it,
+    *global_options* those before its subcommand. *environ* is the caller's. *allow_writable*: as of `UserOptions`.
     Errors: `UsageError` (code `incomplete-argument`), `HostReadError` for a file that cannot be read.
     """
     version, site = None, None
@@ -88,7 +88,10 @@ def _site(runtime: Runtime) -> Optional[Mapping[str, tuple[str, ...]]]:
 def find_remote_daemon(
     runtime: Runtime, environ: Mapping[str, str], global_options: Mapping[str, str] = _NO_OPTIONS
 ) -> Optional[str]:
-    """Return what sends *runtime* to another machine's daemon; None if nothing does. *global_options*: as for `read_start_facts`."""
+    """Return what sends *runtime* to another machine's daemon; None if nothing does.
+
+    *global_options*: as for `read_start_facts`.
+    """
     return runtime.remote_daemon(environ, _text_if_there, global_options)
 
 

@@ -1,6 +1,7 @@
 """Prepare a start: `prepare` makes the plan for it, its generated files and its arguments.
 
-`begin` (caller) -> `plan_start` -> `write_start_files` -> `PreparedStart`. A check stops before any write: `make_preflight`.
+`read_start_facts` (caller) -> `plan_start` -> `write_start_files` -> `PreparedStart`.
+A check stops before any write: `make_preflight`.
 """
 
 from __future__ import annotations
@@ -299,7 +300,7 @@ def _require_matching_host(host: Host, plan: Plan) -> None:
 
 
 def _default_mounts(plan: Plan, host: Host) -> Optional[UserMounts]:
-    """Return what the `DEFAULT_RUNTIME` runtime mounts: home, working directory and /tmp."""
+    """Return what the `DEFAULT_RUNTIME` mounts: home, working directory and /tmp."""
     environ = environ_of(host)
     places: dict[str, str] = {name: environ[name] for name in ("HOME", "PWD") if name in environ}
     usual = RUNTIMES[DEFAULT_RUNTIME]

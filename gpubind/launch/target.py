@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gpubind.image.facts import Image
     from gpubind.rules.outcome import Reasons, Severities
 
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 UNREADABLE_IMAGE_ERRORS = (BoundError, FormatError, UnseenError)
 """Errors of an image that gpubind cannot inspect and that its runtime may start all the same."""
 _PREFIXES = {"oci-layout": "oci", "oci-archive": "oci-archive", "docker-archive": "docker-archive"}
@@ -168,8 +168,8 @@ def with_target(
     runtime: Runtime,
     program: str,
     image: Optional[ImageReference],
-    make: Callable[[StartTarget], _Made],
-) -> _Made:
+    make: Callable[[StartTarget], _Result],
+) -> _Result:
     """Return what *make* returns for the opened target.
 
     After damage of the image, it is called again: without the image, which a message reports, or with larger bounds.

@@ -68,8 +68,9 @@ class Closure(NamedTuple):
 class Container:
     """The files of a container: an image, over it the mounts of the user, the site and the runtime, then the plan's.
 
-    *mounts* come from *host*, the tree of the driver root; *env* changes LD_LIBRARY_PATH, *image_library_path* is the image's value of
-    it. The sources of *user_mounts* are in *local*, the tree of this machine. *cpu* reads the processor, if it is known.
+    *mounts* come from *host*, the tree of the driver root; *env* changes LD_LIBRARY_PATH, of which the
+    image's value is *image_library_path*. The sources of *user_mounts* are in *local*, the tree of this machine. *cpu*
+    reads the processor, if it is known.
     """
 
     def __init__(

@@ -257,7 +257,7 @@ def _settled(
     fit: ImageFit,
     files_of: Mapping[str, HostFile],
 ) -> ImageFit:
-    """Return *fit* with the side of each of *candidates*; *unfit* do not load, *files_of* are all files by their names."""
+    """Return *fit* with the side of each candidate; *unfit* do not load, *files_of* are all files by their names."""
     conflicts: list[Conflict] = []
     unneeded: dict[RootedPath, ImageSideReason] = {}
     while True:  # fewer files at each turn: it ends
@@ -374,7 +374,7 @@ def _refused(
     unfit: Mapping[RootedPath, Unfit],
     files_of: Mapping[str, HostFile],
 ) -> Optional[Unfit]:
-    """Return why *candidate* cannot be loaded with *hosts* of the host, and the image's for all else; None if it can."""
+    """Return why *candidate* cannot be loaded with *hosts* of the host, else the image's files; None if it can."""
 
     def provided(name: str) -> Optional[frozenset[str]]:
         provider = hosts.get(name)

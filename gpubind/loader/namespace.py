@@ -183,15 +183,15 @@ class MountedTree(Tree):
         self._namespace = namespace
 
     def _lstat(self, path: str) -> Union[Stat, Missing]:
-        stat_result = self._namespace.lstat(path)
-        if isinstance(stat_result, Link):
-            return Stat("link", 0o777, 0, 0, len(stat_result.target))
-        if isinstance(stat_result, Missing):
-            return stat_result
+        ns_entry = self._namespace.lstat(path)
+        if isinstance(ns_entry, Link):
+            return Stat("link", 0o777, 0, 0, len(ns_entry.target))
+        if isinstance(ns_entry, Missing):
+            return ns_entry
         return (
-            Stat(stat_result.kind, 0o755, 0, 0, 0)
-            if stat_result.tree is None
-            else stat_result.tree.lenient.lstat(stat_result.tree_path)
+            Stat(ns_entry.kind, 0o755, 0, 0, 0)
+            if ns_entry.tree is None
+            else ns_entry.tree.lenient.lstat(ns_entry.tree_path)
         )
 
     def _readlink(self, path: str) -> Union[str, Missing]:

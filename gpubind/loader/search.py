@@ -141,7 +141,7 @@ class Loader:
         sibling: Optional[Loader] = None,
         extra_directories: tuple[str, ...] = (),
     ) -> None:
-        """Make the loader, which searches directories *extra_directories* last; *sibling* is that of another architecture, with the
+        """Make the loader, which searches *extra_directories* last; *sibling* is that of another architecture, with the
         same cache and configuration.
         """
         self.tree = tree

@@ -94,7 +94,7 @@ def report_progress_to(watcher: ProgressCallback) -> Iterator[None]:
 
 
 def report_progress(label: str, bytes_done: int = 0, bytes_total: Optional[int] = None) -> None:
-    """Report that *bytes_done* bytes of *label* are read, of *bytes_total*. An empty *label* clears the progress line."""
+    """Report that *bytes_done* bytes of *label* are read, of *bytes_total*. An empty *label* clears the line."""
     watcher = _watcher.get()
     if watcher is not None:
         watcher(label, bytes_done, bytes_total)

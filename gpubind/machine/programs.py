@@ -44,8 +44,8 @@ def run_captured(
 ) -> tuple[int, bytes, bytes]:
     """Run *program*, which reads nothing; return its status, its standard output and its standard error.
 
-    As `run_streaming`; it is killed, too, if it prints more than *limit* bytes. Its standard output goes to the file *into*,
-    if given.
+    As `run_streaming`; it is killed, too, if it prints more than *limit* bytes. Its standard output goes to
+    the file *into*, if given.
     """
     printed = {False: b"", True: b""}
 

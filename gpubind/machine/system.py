@@ -126,7 +126,7 @@ def real_path(path: Path) -> str:
 
 
 def _followed(directory: str, path: str, targets: dict[str, Optional[str]]) -> tuple[str, bool]:
-    """Return where *path* leads from the directory *directory*, and whether no link leads back to itself.
+    """Return where *path* leads from *directory*, and whether no link leads back to itself.
 
     *targets*: where each link leads; None for those on the way.
     """

@@ -99,7 +99,7 @@ class Decoder:
         """Readers of values and their places, by kind; those given are for kinds with another form in documents."""
 
     def decode(self, kind: type[_Value], value: Any, location: str = "") -> _Value:
-        """Return the *kind* of value that *value*, at *place* in its document, stands for."""
+        """Return the *kind* of value that *value*, at *location* in its document, stands for."""
         decoded: _Value = self._reader(kind)(value, location)
         return decoded
 

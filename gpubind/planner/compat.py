@@ -109,8 +109,8 @@ def _helps(facts: ImageFacts, node: CompatHost) -> tuple[bool, str]:
     other_models = [model for model in node.models or ("unknown",) if not is_data_centre(model)]
     if other_models and is_minor_compatible(node.driver, cuda):
         return False, (
-            f"the host's libcuda runs CUDA {cuda} by minor-version compatibility, and whether the GPU ({other_models[0]}) "
-            "takes part in forward compatibility is not known"
+            f"the host's libcuda runs CUDA {cuda} by minor-version compatibility, and whether the GPU "
+            f"({other_models[0]}) takes part in forward compatibility is not known"
         )
     return True, f"the image is for CUDA {cuda}, the driver serves {node.serves}"
 

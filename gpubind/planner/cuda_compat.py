@@ -80,8 +80,9 @@ def is_newer(version: str, served: Optional[str]) -> bool:
 
 
 def has_package(version: str, node: CompatHost, last: Optional[int] = None) -> bool:
-    """Return whether NVIDIA has a compat package for CUDA *version* on the driver of *node*, and, as far as their models
-    tell, on its GPUs. *last* is the last branch of the driver that supports them, if there is one.
+    """Return whether NVIDIA has a compat package for CUDA *version* on *node*: its driver and, if known, its GPUs.
+
+    *last* is the last branch of the driver that supports them, if there is one.
     """
     first = minor_compatible_driver(version)
     is_served = last is None or (first is not None and branch_of(first) <= last)

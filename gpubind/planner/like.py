@@ -211,7 +211,7 @@ class _List:
         return PlannedDriver(driver, SourceUsed("liblist", self.liblist.label), (LD_CACHE_PATH, "PATH"))
 
     def look_up(self, cache: LdCache, library_classes: Iterable[_LibraryClass]) -> None:
-        """Find the entries: for each of *library_classes* a name in *cache* is used once, for the first entry that matches."""
+        """Find the entries: each name in *cache* is used once for a library class, for the first entry that matches."""
         for library_class in library_classes:
             self._bind_class(cache, library_class)
         for entry in self.liblist.entries:

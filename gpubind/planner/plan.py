@@ -68,7 +68,7 @@ def make_plan(
     of_node = tuple(inventories)
     selected = _select_gpus(of_node, request, environ or {}, layout)
     inventories = tuple(inventory for inventory, _, _ in selected)
-    parts = [*(_vendor_part(one, request, layout, fit) for one in inventories), _libc_part(request, layout, fit)]
+    parts = [*(_vendor_part(each, request, layout, fit) for each in inventories), _libc_part(request, layout, fit)]
     mounts, placed = _resolve_collisions(pair for part in parts for pair in part.mounts)
     nodes = {node.target: node for part in parts for node in part.devices}  # in WSL one is all vendors'
     devices = tuple(node for _, node in sorted(nodes.items()))
@@ -80,8 +80,8 @@ def make_plan(
         *(variable for inventory in inventories for variable in inventory.env),
         *(variable for _, _, variables in selected for variable in variables),
     )
-    decisions = [*(one for part in parts for one in part.decisions), *placed]
-    decisions += [*(one for _, left_out, _ in selected for one in left_out), *compat_decisions]
+    decisions = [*(decision for part in parts for decision in part.decisions), *placed]
+    decisions += [*(decision for _, left_out, _ in selected for decision in left_out), *compat_decisions]
     return Plan(
         request=request,
         layout=layout.name,
@@ -97,7 +97,7 @@ def make_plan(
         decisions=tuple(
             sorted(decisions, key=lambda d: (d.vendor, _VERDICTS[d.verdict], d.subject, d.target or "", d.path or ""))
         ),
-        findings=_ordered([*findings, *(one for part in parts for one in part.findings)], len(inventories) > 1),
+        findings=_ordered([*findings, *(finding for part in parts for finding in part.findings)], len(inventories) > 1),
         digest=plan_digest(mounts, devices, env, gpus),
         node_digest=node_digest(of_node) if of_node else None,
     )

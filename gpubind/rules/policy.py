@@ -106,7 +106,8 @@ def _requirements(needs: ImageNeeds, policy: Policy, key: str, first: str) -> It
         failing = next((driver for driver, answer in answers.items() if answer is False), None)
         if failing is not None:
             failed = failing.removesuffix(_NEWEST)
-            wants = f"{requirement.name} of the image needs {f'driver {requirement.driver}' if requirement.driver else 'another driver'}"
+            needed = f"driver {requirement.driver}" if requirement.driver else "another driver"
+            wants = f"{requirement.name} of the image needs {needed}"
             yield _violated(policy, key, wants, f"hosts may have {failed}")
         elif None in answers.values():
             yield _undecided(

@@ -343,7 +343,7 @@ def preflight(
 ) -> Preflight:
     """Return the start of *program* in *image* with *plan* by *backend*; None stands for anything that is not known.
 
-    *program* is a path, or a name to find in the image's PATH. *arguments* are made of *start* and *stage*, if not given.
+    *program* is a path, or a name to find in the image's PATH. *arguments* default to those of *start* and *stage*.
     *limit* is why it cannot be started; else what the runtime cannot express. *may_be_library*: nothing is started, and
     a library is checked as one.
     """

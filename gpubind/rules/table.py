@@ -98,7 +98,7 @@ def rules_with_inputs(preflight: Preflight) -> tuple[Rule, ...]:
 
 
 def applicable_rules(preflight: Preflight) -> tuple[Rule, ...]:
-    """Return those of the rules `rules_with_inputs` that are about this start: its vendors, its runtime, its options, its subjects.
+    """Return the `rules_with_inputs` that are about this start: its vendors, its runtime, its options, its subjects.
 
     A finding of another rule says by itself that the rule applied.
     """

@@ -71,11 +71,13 @@ def _card(name: str, group: NodeGroup, reference: Sequence[NodeAnswer], fold: Fo
 
 def _differences(answer: NodeAnswer, reference: NodeAnswer) -> Iterator[Row]:
     """Yield how *answer* differs from *reference*."""
-    pairs = zip(*((*driver_and_digest(one.result), one.gpubind) for one in (reference, answer)))
+    pairs = zip(*((*driver_and_digest(each.result), each.gpubind) for each in (reference, answer)))
     for label, (before, after) in zip(("driver", "digest of the plan", "gpubind"), pairs):
         if before != after:
             yield label, before or "none", after or "none"
-    old, new = ({(one.code, one.subject): one.severity for one in each.findings} for each in (reference, answer))
+    old, new = (
+        {(finding.code, finding.subject): finding.severity for finding in each.findings} for each in (reference, answer)
+    )
     for code, subject in dict.fromkeys((*new, *old)):
         if old.get((code, subject)) != new.get((code, subject)):
             yield f"{code} ({subject})", old.get((code, subject), "none"), new.get((code, subject), "none")

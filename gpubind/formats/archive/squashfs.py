@@ -184,7 +184,7 @@ def inode_body_size(header: bytes, place: MetadataReference) -> int:
 
 
 def parse_inode(header: bytes, body: bytes, place: MetadataReference, after_body: MetadataReference) -> Inode:
-    """Return the inode at *place*: its header and the `inode_body_size` bytes after it; *after_body* is the place after it.
+    """Return the inode at *place*: its header and the `inode_body_size` bytes after it, which end at *after_body*.
 
     Errors: `FormatError` (code `bad-squashfs`) for a type that the mode contradicts, and for a link that is too long.
     """

@@ -26,10 +26,10 @@ _VERSION = re.compile(r"[0-9]{1,19}(\.+[0-9]{1,19})*\.*", re.ASCII)  # 64 bits h
 
 
 def evaluate(text: str, properties: Mapping[str, str]) -> Optional[bool]:
-    """Return whether the requirement in *text* holds where the properties have the values in *facts*.
+    """Return whether the requirement in *text* holds where the *properties* have these values.
 
-    A property that *facts* lacks may have any value: None where the answer depends on that. A text without terms asks
-    for nothing. Errors: `FormatError` (code `bad-require`) with the place, where a malformed term is reached whatever
+    A property that is not among them may have any value: None where the answer depends on it. A text without terms
+    asks for nothing. Errors: `FormatError` (code `bad-require`) with the place, where a malformed term is reached whatever
     the unknown properties are.
     """
     if len(text) > LENGTH_LIMIT:

@@ -110,7 +110,7 @@ class _NotPlainError(Exception):
 
 
 class _Script:
-    """A script, and the variables as it has set them up to *at*."""
+    """A script, and the variables as it has set them up to `at`."""
 
     def __init__(self, text: str, before: Exports) -> None:
         self.text = text

@@ -261,14 +261,14 @@ def _search(
         rank = {LIBCUDA: 0, _LIBCUDA_STEM: 1}
         by_name = sorted(libcudas, key=lambda found: rank.get(found[0].name, 2))
         carried = (accepted.version or driver_version_of(candidate.name) for candidate, accepted in by_name)
-        version = next((one for one in carried if one), None)
+        version = next((carried_version for carried_version in carried if carried_version), None)
     near: list[str] = []
     for candidate, judged in libcudas:
         if version is None or judged.version in (None, version):
             near += [candidate.path.rpartition("/")[0] or "/", judged.path.rpartition("/")[0] or "/"]
     beside = existing_directories(host.driver, dict.fromkeys(near), below=("",))
     first = existing_directories(host.driver, beside)
-    after = tuple(one for one in dict.fromkeys((*first, *directories)) if one not in around)
+    after = tuple(directory for directory in dict.fromkeys((*first, *directories)) if directory not in around)
     return Search(host, cache, after, version, compat32=compat32, first=around, beside=beside, is_windows=is_windows)
 
 

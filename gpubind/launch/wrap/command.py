@@ -422,21 +422,21 @@ def _request(
 
 def _need_all(wrapped: WrappedCommand, program: RuntimeProgram, start: StartSubcommand) -> None:
     """Errors: `UsageError`, if a line that is to get a plan lacks something, or reads options from a file."""
-    what = f"`{' '.join((wrapped.argv[wrapped.program_at], *wrapped.subcommand))}`"
+    command_name = f"`{' '.join((wrapped.argv[wrapped.program_at], *wrapped.subcommand))}`"
     if start.operands in ("image", "instance") and wrapped.image is None:
         raise UsageError(
-            "wrap-no-image", f"{what} names no image", hint="the image is the first argument after the options"
+            "wrap-no-image", f"{command_name} names no image", hint="the image is the first argument after the options"
         )
     if start.operands in ("instance", "bundle") and wrapped.name is None:
         raise UsageError(
-            "wrap-no-image", f"{what} names no instance or container", hint="its name is missing at the end"
+            "wrap-no-image", f"{command_name} names no instance or container", hint="its name is missing at the end"
         )
     if start.needs_command and not wrapped.command:
-        raise UsageError("wrap-no-image", f"{what} has no command after the image", where=wrapped.image or "")
+        raise UsageError("wrap-no-image", f"{command_name} has no command after the image", where=wrapped.image or "")
     for option in wrapped.options:
         if option.name in program.option_files:
-            what = f"`{' '.join(option.args)}`: those options are in a file, and gpubind does not see them"
-            raise UsageError("wrap-unseen", what, where=argument_location(option.position), hint="write them out")
+            problem = f"`{' '.join(option.args)}`: those options are in a file, and gpubind does not see them"
+            raise UsageError("wrap-unseen", problem, where=argument_location(option.position), hint="write them out")
     if any(prefix.several for prefix in wrapped.prefixes) and ":" in wrapped.argv[wrapped.program_at :]:
         at = wrapped.argv.index(":", wrapped.program_at)
         raise UsageError(

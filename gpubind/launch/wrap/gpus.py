@@ -188,18 +188,20 @@ def _oci_request(
             requests, chosen_by = [of_visible(visible, vendor)], assignment(TOOLKIT_VARIABLES[vendor], visible)
     if not requests and not image_decides:
         return _of_nodes(options)
-    lists = [one.gpus for one in requests]
-    listed = dict.fromkeys(name for one in lists for name in (one or "").split(","))
+    lists = [request.gpus for request in requests]
+    listed = dict.fromkeys(name for gpu_list in lists for name in (gpu_list or "").split(","))
     # Capabilities that --gpus names take precedence over the variable.
-    caps = next((one.caps for one in requests if one.caps is not None), None)
+    caps = next((request.caps for request in requests if request.caps is not None), None)
     if caps is None and has_part:
         value = env.get(CAPS_VARIABLE, "")
         caps = capabilities_of(value, assignment(CAPS_VARIABLE, value))
     return GpuRequest(
-        vendors=_ordered({*(vendor for one in requests for vendor in one.vendors), *([vendor] if vendor else [])}),
+        vendors=_ordered(
+            {*(vendor for request in requests for vendor in request.vendors), *([vendor] if vendor else [])}
+        ),
         gpus="all" if "all" in lists else None if None in lists or not lists else ",".join(listed),
         caps=caps,
-        cdi=names or tuple(name for one in requests for name in one.cdi),
+        cdi=names or tuple(name for request in requests for name in request.cdi),
         flags=(
             *(option for option in options if option.name == "gpus"),
             *(option for option in runtimes if _runtime_vendor(option.value) is not None),

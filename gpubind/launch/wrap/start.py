@@ -127,8 +127,8 @@ def _planned(request: StartRequest, line: WrappedCommand, target: StartTarget) -
         return None
     merged_request, prepared = prepare_gpus(request, target, gpus)
     if gpus.by_count and merged_request.query.request.gpus == gpus.gpus and not request.elsewhere:
-        for one in choice_by_count(prepared.plan, request.environ, " ".join(gpus.flags[0].args)):
-            request.report(one)
+        for finding in choice_by_count(prepared.plan, request.environ, " ".join(gpus.flags[0].args)):
+            request.report(finding)
     prepared = use_cdi_devices(request, target, prepared, has_nodes=gpus.brings_nodes)
     has_command_word = line.subcommand[-1:] == ("exec",) and line.command
     inspect_start(merged_request, target, prepared, line.command[0] if has_command_word else None)
@@ -136,7 +136,7 @@ def _planned(request: StartRequest, line: WrappedCommand, target: StartTarget) -
         return None
     insert, remove, environ, file = (
         prepared.arguments.options,
-        {one.name for one in line.options},
+        {option.name for option in line.options},
         request.environ,
         None,
     )

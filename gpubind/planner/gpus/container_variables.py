@@ -113,7 +113,7 @@ class _VisibleDevices(NamedTuple):
     def gpu_device_ordinal(self, planned_env: Sequence[EnvVar]) -> Iterator[EnvVar]:
         """Yield GPU_DEVICE_ORDINAL with every GPU that ROCr shows, where the caller's names others.
 
-        OpenCL numbers these from 0. *planned_env* is what the plan sets for ROCr: without that, nothing changes for OpenCL.
+        OpenCL numbers these from 0. *planned_env* is what the plan sets for ROCr: without that, nothing changes.
         """
         value = self.environ.get(ORDINAL)
         if (

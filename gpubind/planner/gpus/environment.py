@@ -170,7 +170,10 @@ def _pass_through_all(inventory: Inventory, environ: Mapping[str, str]) -> GpuCh
 
 
 def _slurm_gpus(names: GpuList, others: Sequence[Gpu], *, both_vendors_set: bool) -> GpuChoice:
-    """Return the GPUs that Slurm has given: numbers of device files. *both_say*: both vendors have their variables."""
+    """Return the GPUs that Slurm allocated, by numbers of device files.
+
+    *both_vendors_set*: the variables of both vendors are set.
+    """
     gpus = names.gpus
     # In a cgroup the kernel shows only the job's AMD GPUs, and has moved their indexes up.
     is_moved = names.vendor == "amd" and names.inventory.hides_gpus

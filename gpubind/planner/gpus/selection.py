@@ -51,7 +51,7 @@ def _selection(
     if choice.gpus is None:
         gpus = inventory.gpus if choice.is_all else _permitted_gpus(inventory)
         return SelectedInventory(inventory._replace(findings=findings, gpus=gpus), (), env)
-    chosen = {one.gpu.index: one for one in choice.gpus}
+    chosen = {chosen_gpu.gpu.index: chosen_gpu for chosen_gpu in choice.gpus}
     gpus = tuple(
         gpu._replace(chosen=True, mig=chosen[gpu.index].mig or gpu.mig)
         if gpu.index is not None and gpu.index in chosen
@@ -68,7 +68,7 @@ def _selection(
         else:
             decisions.append(node.decision("left-out", "not-chosen", "choice", detail=why))
     left_out = {decision.subject for decision in decisions}
-    kept_findings = tuple(one for one in findings if one.subject not in left_out)
+    kept_findings = tuple(finding for finding in findings if finding.subject not in left_out)
     return SelectedInventory(
         inventory._replace(devices=tuple(nodes), gpus=gpus, findings=kept_findings), tuple(decisions), env
     )

@@ -53,24 +53,26 @@ def framework_library(preflight: Preflight) -> Iterator[Finding]:
     """
     gpus = [gpu for gpu in preflight.plan.gpus if gpu.chosen]
     every = [
-        one for one in _relevant_frameworks(preflight) if not one[0].for_gaudi or any(gpu.is_gaudi for gpu in gpus)
+        pair for pair in _relevant_frameworks(preflight) if not pair[0].for_gaudi or any(gpu.is_gaudi for gpu in gpus)
     ]
     is_for_gaudi = all(gpu.is_gaudi for gpu in gpus)
     refused = tuple(_refused(preflight, every))
-    broken = {one.framework.name for one in refused}
+    broken = {refusal.framework.name for refusal in refused}
     works = any(not framework.is_addition and framework.name not in broken for framework, _ in every)
-    for one in refused:
+    for refusal in refused:
         may_use_another = works and not preflight.has_program
         lacks_synapse = (
-            is_for_gaudi and one.framework.for_gaudi and any(is_synapse_library(f.name) for f in one.failures)
+            is_for_gaudi and refusal.framework.for_gaudi and any(is_synapse_library(f.name) for f in refusal.failures)
         )
-        is_used = lacks_synapse or not (one.framework.is_addition or may_use_another)
-        is_sure = one.module is not None and is_used
+        is_used = lacks_synapse or not (refusal.framework.is_addition or may_use_another)
+        is_sure = refusal.module is not None and is_used
         is_error = is_sure and _imports_frameworks(preflight)
-        userspace_findings = tuple(without_userspace(preflight, one.failures, one.framework.name)) if is_error else ()
-        yield from userspace_findings or (_finding(preflight, one, "error" if is_error else "warning"),)
-    for one in _refused_packages(preflight):
-        yield _finding(preflight, one, "warning")
+        userspace_findings = (
+            tuple(without_userspace(preflight, refusal.failures, refusal.framework.name)) if is_error else ()
+        )
+        yield from userspace_findings or (_finding(preflight, refusal, "error" if is_error else "warning"),)
+    for refusal in _refused_packages(preflight):
+        yield _finding(preflight, refusal, "warning")
 
 
 def _finding(preflight: Preflight, refused: _Refused, severity: Severity) -> Finding:

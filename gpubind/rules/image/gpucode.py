@@ -213,7 +213,7 @@ def _finding(preflight: Preflight, shortage: _Shortage, severity: Severity, *, h
 
 
 def _overrides(preflight: Preflight, shortage: _Shortage, code: GpuCode) -> str:
-    """Return the variables by which the GPUs of *shortage* run *code*, as `NAME=VALUE`: of each node where others differ.
+    """Return the variables by which the GPUs of *shortage* run *code*, as `NAME=VALUE`: per node where others differ.
 
     One value for all GPUs makes ROCm take also those for another GPU that need none.
     """

@@ -71,9 +71,9 @@ class Bubblewrap(Runtime):
         return user_options.clears_env or name in dict(user_options.env)
 
     def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Optional[RuntimeArguments]:
-        """Return the options that make a container of *image* with *plan* in it, and the shell for its environment.
+        """Return the options that make a container of the image with *plan* in it, and the shell for its environment.
 
-        The user's own options are among them, after ours: `bwrap WORDS COMMAND`.
+        The user's options follow those of gpubind: `bwrap OPTIONS COMMAND`.
         """
         image, user_options = start.tree, parse_user_options(start.user.arguments)
         if image is None:
