@@ -48,13 +48,13 @@ def spelled_options(draw: st.DrawFn, name: str) -> tuple[dict[str, Any], list[st
     words: list[str] = []
     for option in draw(st.lists(st.sampled_from(FREE[name]), max_size=5, unique=True)) if FREE[name] else ():
         spelling = draw(st.sampled_from(sorted(option.spellings)))
-        times = draw(st.integers(1, 3)) if option.repeats else 1
+        times = draw(st.integers(1, 3)) if option.is_repeatable else 1
         if not option.metavar:
-            values[option.parameter] = times if option.repeats else option.spellings[spelling]
+            values[option.parameter] = times if option.is_repeatable else option.spellings[spelling]
             words += [spelling] * times
             continue
         texts = [draw(st.sampled_from(VALUES)) for _ in range(times)]
-        values[option.parameter] = texts if option.repeats else texts[0]
+        values[option.parameter] = texts if option.is_repeatable else texts[0]
         for text in texts:
             attached = f"{spelling}={text}" if spelling.startswith("--") else f"{spelling}{text}"
             words += [spelling, text] if not text or draw(st.booleans()) else [attached]

@@ -127,11 +127,11 @@ def test_an_interrupt_leaves_a_clean_line() -> None:
     code = (
         "import os, signal\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background job of a shell ignores it
-        "from gpubind.machine.budget import tell\n"
+        "from gpubind.machine.budget import report_progress\n"
         "from gpubind.cli import output, progress\n"
         "progress.PATIENCE_S = 0.0\n"
         "with output.progress(quiet=False):\n"
-        "    tell('app.tar', 1, 2)\n"
+        "    report_progress('app.tar', 1, 2)\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
     )
     outer, inner = os.openpty()

@@ -15,7 +15,7 @@ from tests.support.trees import Dir, File, Item, Link, make_tree
 
 def places(environ: Mapping[str, str]) -> list[list[str]]:
     found = ask(
-        "import json; from gpubind.host.directories import list_file_places as places\n"
+        "import json; from gpubind.host.directories import list_file_paths as places\n"
         "print(json.dumps(places('x.conf')))",
         environ,
     )

@@ -142,12 +142,12 @@ def test_a_program_gets_the_standard_streams_and_no_other_file() -> None:
 CLOSED = """
 import os, tempfile
 from gpubind.host.programs import run_program
-from gpubind.machine.programs import ask
+from gpubind.machine.programs import run_captured
 for number in (0, 1, 2):
     os.close(number)
 answer = run_program(("sh", "-c", "cat; echo out; echo err >&2"), 20)
 with tempfile.TemporaryFile(dir=os.environ["PLACE"]) as into:
-    status = ask("/bin/sh", ("sh", "-c", "cat; echo out; echo err >&2"), "sh", 20, {}, into=into)
+    status = run_captured("/bin/sh", ("sh", "-c", "cat; echo out; echo err >&2"), "sh", 20, {}, into=into)
     assert into.fileno() == 0 and into.seek(0) == 0 and into.read() == b"out\\n"
 raise SystemExit((*answer, *status) != (0, "out\\n", "err\\n", 0, b"", b"err\\n"))
 """

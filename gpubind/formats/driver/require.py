@@ -29,8 +29,8 @@ def evaluate(text: str, properties: Mapping[str, str]) -> Optional[bool]:
     """Return whether the requirement in *text* holds where the *properties* have these values.
 
     A property that is not among them may have any value: None where the answer depends on it. A text without terms
-    asks for nothing. Errors: `FormatError` (code `bad-require`) with the place, where a malformed term is reached whatever
-    the unknown properties are.
+    asks for nothing. Errors: `FormatError` (code `bad-require`) with the place, where a malformed term is reached
+    whatever the unknown properties are.
     """
     if len(text) > LENGTH_LIMIT:
         raise _malformed(f"{len(text)} characters", "character 0")

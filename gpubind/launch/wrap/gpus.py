@@ -195,10 +195,9 @@ def _oci_request(
     if caps is None and has_part:
         value = env.get(CAPS_VARIABLE, "")
         caps = capabilities_of(value, assignment(CAPS_VARIABLE, value))
+    vendors = {vendor for request in requests for vendor in request.vendors}
     return GpuRequest(
-        vendors=_ordered(
-            {*(vendor for request in requests for vendor in request.vendors), *([vendor] if vendor else [])}
-        ),
+        vendors=_ordered(vendors | {vendor} if vendor else vendors),
         gpus="all" if "all" in lists else None if None in lists or not lists else ",".join(listed),
         caps=caps,
         cdi=names or tuple(name for request in requests for name in request.cdi),
