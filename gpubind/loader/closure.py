@@ -20,11 +20,11 @@ class Dependency(NamedTuple):
     """A library that others need."""
 
     name: str
-    """As DT_NEEDED has it."""
+    """As in DT_NEEDED."""
     path: Optional[RootedPath]
     """The resolved file; None if the host has none."""
     found_by: str
-    """Under which path the loader opens it."""
+    """The path that the loader opens."""
     needed_by: tuple[RootedPath, ...]
     """The roots of the closure that need it, directly or not."""
     first_consumer: str
@@ -36,7 +36,7 @@ def host_closure(
 ) -> tuple[Dependency, ...]:
     """Return the libraries that *roots* need, except themselves and glibc, by name.
 
-    Directories *first* are searched as LD_LIBRARY_PATH is, which names the container's directory of libraries.
+    *first*: directories that are searched as in LD_LIBRARY_PATH; they stand for the container's directory of libraries.
     """
     roots = tuple(dict.fromkeys(roots))
     container = Container(Loader(tree, arch), tree, (), (), ":".join(first))

@@ -1,4 +1,4 @@
-"""Predict the dynamic loader in a container that a plan makes of an image: what it loads, and its error messages.
+"""Predict what the dynamic loader loads in a planned container, and its error messages.
 
 Source: ld.so(8) for the search order; glibc `elf/dl-load.c`, `elf/dl-deps.c` (objects are loaded breadth first, each
 name once), `elf/dl-version.c` (a library without version definitions satisfies everybody), and the news of 2.41 about
@@ -37,9 +37,9 @@ from gpubind.model import EnvVar, FileKind, Missing, Mount
 from gpubind.model.cuda import version_key
 
 OBJECTS_LIMIT = 4096
-"""Libraries that one program may load; a crafted image must not make this endless."""
+"""Libraries that one program may load; the limit bounds the work for a crafted image."""
 MISSING_LIMIT = 256
-"""Libraries that one program lacks; the loader itself stops at the first."""
+"""Missing libraries of one program that are listed; the loader itself stops at the first."""
 _NO_EXECUTABLE_STACKS_SINCE = (2, 41)
 """The first glibc whose dlopen does not make the stack executable."""
 NO_MOUNTS = UserMounts()
@@ -49,7 +49,7 @@ class LoadResult(NamedTuple):
     """The outcome of loading a program or library."""
 
     files: tuple[ContainerFile, ...]
-    """It and all that it is linked with, in the loader's order."""
+    """The program or library and everything it is linked with, in the loader's order."""
     failures: tuple[LoadFailure, ...]
 
 
@@ -59,18 +59,18 @@ class Closure(NamedTuple):
     objects: tuple[LoadedObject, ...]
     """The first is the library or program itself."""
     names: Mapping[str, Optional[LoadedObject]]
-    """By soname and by the name in DT_NEEDED; None for a name that is not found."""
+    """By soname and by the name in DT_NEEDED; None for a missing library."""
     missing: tuple[LoadFailure, ...]
     musl: Optional[str] = None
-    """The name of musl's loader, if that maps them: it compares no versions."""
+    """The name of musl's loader, if it maps the objects: it compares no versions."""
 
 
 class Container:
     """The files of a container: an image, over it the mounts of the user, the site and the runtime, then the plan's.
 
-    *mounts* come from *host*, the tree of the driver root; *env* changes LD_LIBRARY_PATH, of which the
-    image's value is *image_library_path*. The sources of *user_mounts* are in *local*, the tree of this machine. *cpu*
-    reads the processor, if it is known.
+    *mounts* come from *host*, the tree of the driver root. *env* changes LD_LIBRARY_PATH, whose value in the image is
+    *image_library_path*. The sources of *user_mounts* are in *local*, the tree of this machine. *cpu* reads the
+    processor, or returns None.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Container:
         self.working_directory = user_mounts.working_directory
         binds, unseen = _user_covers(user_mounts.binds, local)
         self.unreadable_mounts = (*user_mounts.unknown_options, *unseen)
-        """Mounts that cannot be read, each in a few words."""
+        """Descriptions of the mounts that cannot be read."""
         self.user_library_path = self._elements(_values(user_mounts.env, "LD_LIBRARY_PATH", ("set", "prepend")))
         """Directories that the user puts first in LD_LIBRARY_PATH."""
         self.library_path = self._library_path(env, image_library_path, user_mounts.env)
@@ -107,7 +107,7 @@ class Container:
         self._loaded: dict[str, LoadResult] = {}
 
     def locate(self, path: str) -> Optional[ContainerFile]:
-        """Return the file at *path*; None if there is none, or the working directory of a relative path is unknown."""
+        """Return the file at *path*; None if it is missing, or relative to an unknown working directory."""
         at = self.absolute(path)
         if at is None:
             return None
@@ -121,13 +121,13 @@ class Container:
         return self._located[at]
 
     def absolute(self, path: str) -> Optional[str]:
-        """Return *path*, from the working directory if it is relative; None if that is unknown."""
+        """Return *path* as an absolute path; None if it is relative to an unknown working directory."""
         if path.startswith("/"):
             return path
         return None if self.working_directory is None else f"{self.working_directory.rstrip('/')}/{path}"
 
     def kind(self, path: str) -> Optional[FileKind]:
-        """Return the kind of file at *path*; None if there is none, or it is unknown."""
+        """Return the kind of file at *path*; None if it is missing or unknown."""
         at = self.absolute(path)
         place = None if at is None else self._namespace.resolve(at)
         return place.kind if isinstance(place, NamespaceEntry) else None
@@ -142,7 +142,6 @@ class Container:
         return self.load(path).failures
 
     def load(self, path: str) -> LoadResult:
-        """Return the outcome of loading the library or program at *path*."""
         if path not in self._loaded:
             first = self.locate(path)
             if first is None:
@@ -152,7 +151,7 @@ class Container:
         return self._loaded[path]
 
     def load_with_directories(self, path: str, directories: Iterable[str]) -> LoadResult:
-        """As `load`, for a program that also finds libraries in *directories*; empty if nothing is at *path*."""
+        """As `load`, for a program that also finds libraries in *directories*; empty if *path* is missing."""
         first = self.locate(path)
         return LoadResult((), ()) if first is None else self._load(first, tuple(directories))
 
@@ -163,14 +162,14 @@ class Container:
         return None if first is None or facts is None else self._closure(first, facts)
 
     def _glibc(self, glibc: Glibc) -> Glibc:
-        """Return the glibc that programs get: the plan's where it is bound over the image's *glibc*."""
+        """Return the plan's glibc where it is bound over the image's *glibc*, else *glibc*."""
         file = self.locate(glibc.path)
         facts = file.elf if file is not None and file.mount is not None else None
         version = None if facts is None else newest_version(facts.version_definitions, "GLIBC")
         return glibc if file is None or version is None else Glibc(file.tree_path, version, glibc.arch)
 
     def _library_path(self, env: Iterable[EnvVar], image_library_path: str, users: Iterable[EnvVar]) -> tuple[str, ...]:
-        """Return the directories of LD_LIBRARY_PATH: the user's, the plan's, the image's own."""
+        """Return the directories of LD_LIBRARY_PATH: the user's, the plan's, the image's."""
         env, users = tuple(env), tuple(users)
         if any(variable.name == "LD_LIBRARY_PATH" and variable.op == "unset" for variable in users):
             return ()
@@ -180,17 +179,15 @@ class Container:
         return tuple(dict.fromkeys((*self.user_library_path, *self._elements((*before, *images, *after)))))
 
     def _elements(self, values: Iterable[str]) -> tuple[str, ...]:
-        """Return the directories in *values* of LD_LIBRARY_PATH; an empty element is the working directory."""
         directories = []
         for part in (part for value in values for part in split_library_path(value)):
             if part.startswith("/"):
                 directories.append(part)
-            elif self.working_directory is not None:
+            elif self.working_directory is not None:  # an empty element is the working directory
                 directories.append(normpath(f"{self.working_directory}/{part}"))
         return tuple(directories)
 
     def _has_directory(self, path: str) -> Optional[bool]:
-        """Return whether absolute *path* is a directory; None if that is unknown."""
         place = self._lenient.resolve(path)
         return place.kind == "dir" if isinstance(place, NamespaceEntry) else False if place.why == "absent" else None
 
@@ -234,7 +231,7 @@ class Container:
             if soname not in names:
                 objects.append(loaded)
                 names[soname] = names[basename(name)] = loaded
-        for loaded in objects:  # grows on the way: breadth first
+        for loaded in objects:  # the loop appends to the list: breadth first
             inherited = loaded.rpaths if musl is None else (*loaded.runpath, *loaded.rpaths)
             for name in loaded.elf.needed:
                 if name in names or len(objects) > OBJECTS_LIMIT or len(missing) >= MISSING_LIMIT:
@@ -254,13 +251,12 @@ class Container:
                 provider = names.get(elf.soname or name)
                 if provider is None:
                     path, by = result.file.path, (result.rule, loaded.file.path)
-                    provider = self._mapped(result.file, elf, dirname(path), beside, inherited, by)
+                    provider = self._mapped(result.file, elf, dirname(path), beside, inherited, *by)
                     objects.append(provider)
                 names[name] = names[elf.soname or name] = provider
         return Closure(tuple(objects), MappingProxyType(names), tuple(missing), musl)
 
     def _musl(self, first: ElfFacts) -> Optional[str]:
-        """Return the name of musl's loader, if that loads *first*."""
         has_glibc = self.image.for_arch(first.ident.arch).glibc is not None
         return musl_loader_for(first, self.tree, has_glibc=has_glibc)
 
@@ -271,15 +267,15 @@ class Container:
         origin: str,
         beside: tuple[str, ...],
         inherited: tuple[str, ...] = (),
-        by: tuple[Optional[SearchRule], Optional[str]] = (None, None),
+        found_by: Optional[SearchRule] = None,
+        needed_by: Optional[str] = None,
     ) -> LoadedObject:
-        """Return *file* with its search paths: DT_RPATH is ignored if there is a DT_RUNPATH."""
         runpath = self._search.directories(elf.runpath, origin, elf.ident.arch)
         rpath = () if elf.runpath is not None else self._search.directories(elf.rpath, origin, elf.ident.arch)
-        return LoadedObject(file, elf, (*rpath, *inherited), (*runpath, *beside), *by)
+        return LoadedObject(file, elf, (*rpath, *inherited), (*runpath, *beside), found_by, needed_by)
 
     def _preloads(self, program: LoadedObject, beside: tuple[str, ...]) -> Iterator[tuple[str, LoadedObject]]:
-        """Yield the libraries of LD_PRELOAD; missing ones are ignored."""
+        """Yield the libraries of LD_PRELOAD; the loader ignores missing ones."""
         consumer = program._replace(rpaths=(), runpath=())
         for name in self.preloaded:
             hit = self._search.find(name, consumer)
@@ -297,7 +293,6 @@ def _missing_versions(loaded: LoadedObject, names: Mapping[str, Optional[LoadedO
 
 
 def _values(env: Iterable[EnvVar], name: str, ops: tuple[str, ...] = ("set", "prepend", "append")) -> tuple[str, ...]:
-    """Return the values of the operations *ops* on variable *name*, in order."""
     return tuple(variable.value for variable in env if variable.name == name and variable.op in ops and variable.value)
 
 
@@ -307,7 +302,7 @@ def _planned(mount: Mount, host: Tree) -> Cover:
 
 
 def _user_covers(binds: Iterable[UserBind], local: Optional[Tree]) -> tuple[list[Cover], list[str]]:
-    """Return *binds* as covers; and those whose source cannot be read in *local*."""
+    """Return the covers, and the *binds* whose source cannot be read in *local*."""
     covers, unseen = [], []
     for bind in binds:
         source = None if local is None else local.rooted(bind.source)

@@ -21,7 +21,7 @@ _SCRIPTS_LIMIT = 5
 LINE_LIMIT = 256
 """Bytes of a script's first line that the kernel reads (BINPRM_BUF_SIZE)."""
 _PLACES_LIMIT = 128
-"""Directories in which a program that is missing is searched."""
+"""Directories below /opt and /usr/local that `nearest_program` searches."""
 
 _ENV_SPLITS = r"(?s)-S[ \t]*([^-\s'\"\\$=#][^\s'\"\\$=]*)(?:\s.*)?"
 _LIBRARY_NAME = re.compile(r"\.so(\.\d\w*)*$")
@@ -31,7 +31,7 @@ class ExecStop(NamedTuple):
     """Why execve fails, or runs nothing."""
 
     kind: Literal["missing", "mode", "directory", "special", "format", "architecture", "unreadable", "empty", "library"]
-    """`special`: a FIFO, a socket or a device. `library_chain`: a library that the loader refuses."""
+    """`special`: a FIFO, a socket or a device. `library`: a library that the loader refuses."""
     why: str
 
 
@@ -39,23 +39,23 @@ class Chain(NamedTuple):
     """The files that execve follows."""
 
     names: tuple[str, ...]
-    """The program and the interpreters that it leads to, in order."""
+    """The program and its chain of interpreters, in order."""
     file: Optional[ContainerFile]
-    """The last of them, if it exists."""
+    """The file of the last name, if it exists."""
     stop: Optional[ExecStop]
-    """Why the last does not run; None if the kernel loads it."""
+    """Why that file does not run; None if the kernel loads it."""
 
 
 class Caller(NamedTuple):
     """The kernel and the user that execute."""
 
     machine: Optional[str] = None
-    """As in uname(2); None if unknown: then the image's architecture."""
+    """As in uname(2); if None, the image's architecture is used."""
     euid: Optional[int] = None
     """None if unknown."""
     groups: tuple[int, ...] = ()
     modes_count: bool = True
-    """Whether owners and modes of the image are those that the kernel sees: the files of a SIF file are its user's."""
+    """Whether the kernel sees the image's owners and modes; the files of a SIF file belong to its user."""
 
     def may_execute(self, file: ContainerFile) -> bool:
         """Return whether the caller may execute *file*, by its mode."""
@@ -75,8 +75,9 @@ class Caller(NamedTuple):
 
 
 def is_library(file: ContainerFile) -> bool:
-    """Return whether *file* is only for dlopen: it has no interpreter and is named as a library. Of a damaged file only
-    the name decides.
+    """Return whether *file* is only for dlopen: it has no interpreter and is named as a library.
+
+    For a damaged file only the name decides.
     """
     elf, has_library_name = file.elf, _LIBRARY_NAME.search(file.path) is not None
     return has_library_name if elf is None else elf.interpreter is None and (has_library_name or elf.soname is not None)
@@ -110,12 +111,12 @@ def resolve_program(container: Container, program: str, path: str, caller: Calle
         runs = env is not None and _stop(container, [*names, interpreter], env, caller) is None
         started = started_by_env(argument)
         if env is not None and basename(env.tree_path) == "busybox" and started != argument:
-            started = None  # it does not split
+            started = None  # busybox does not support -S
         names.append(started if runs and started else interpreter)
 
 
 def started_by_env(argument: str) -> Optional[str]:
-    """Return the program that env starts for a script: `env NAME` or `env -S NAME ...`; None if it is not known."""
+    """Return the program that env starts for a script: `env NAME` or `env -S NAME ...`; None if it is unknown."""
     splits = re.fullmatch(_ENV_SPLITS, argument)
     if splits:
         return splits.group(1)
@@ -123,7 +124,7 @@ def started_by_env(argument: str) -> Optional[str]:
 
 
 def nearest_program(container: Container, name: str, path: str) -> str:
-    """Return "did you mean ...?" for the missing program *name*; empty if no program is like it."""
+    """Return "did you mean ...?" for the missing program *name*; empty without a similar one."""
     library_file = container.find(name) if "/" not in name and _LIBRARY_NAME.search(name) else None
     if library_file is not None:
         return f"did you mean `{library_file.path}`? "
@@ -139,7 +140,7 @@ def nearest_program(container: Container, name: str, path: str) -> str:
 
 
 def first_program(container: Container, name: str, path: str) -> Optional[str]:
-    """Return the first of several words in *name* if it is a program, and *name* thus a command line."""
+    """Return the first of several words in *name* if it is a program: *name* is then a command line."""
     first, *others = name.split(maxsplit=1) or [name]
     places = [first] if "/" in first else [f"{place}/{first}" for place in path.split(":")]
     return first if others and any(map(container.locate, places)) else None
@@ -152,7 +153,6 @@ def is_undecided(container: Container, name: str, path: str) -> bool:
 
 
 def _with_loader(container: Container, names: list[str], file: ContainerFile, caller: Caller) -> Chain:
-    """Return the chain of the program *file*; it stops at its loader if that may not be executed."""
     elf = file.elf
     loader = None if elf is None or not elf.interpreter else container.locate(elf.interpreter)
     if loader is not None and not caller.may_execute(loader):
@@ -161,7 +161,6 @@ def _with_loader(container: Container, names: list[str], file: ContainerFile, ca
 
 
 def _stop(container: Container, names: list[str], file: Optional[ContainerFile], caller: Caller) -> Optional[ExecStop]:
-    """Return why the last of *names* cannot be executed."""
     name, arch = names[-1], container.image.arch
     if file is None:
         return _absent(container, names)
@@ -181,17 +180,16 @@ def _stop(container: Container, names: list[str], file: Optional[ContainerFile],
 
 
 def _absent(container: Container, names: list[str]) -> ExecStop:
-    """Return why no file is found for the last of *names*; a search in PATH skips directories."""
     name = names[-1]
     bad = "bad interpreter: " if len(names) > 1 else ""
-    kind = container.kind(name) if "/" in name else None
+    kind = container.kind(name) if "/" in name else None  # a search in PATH skips directories
     if kind is None or kind == "file":
         return ExecStop("missing", f"{name}: {bad}No such file or directory (127)")
     return ExecStop("directory" if kind == "dir" else "special", f"{name}: {bad}Permission denied (126)")
 
 
 def _find(container: Container, name: str, path: str, caller: Caller) -> Optional[ContainerFile]:
-    """Return *name* as a shell finds it: a path, or the first executable of that name in PATH."""
+    """Find *name* as a shell does: a path, or the first executable of that name in PATH."""
     if "/" in name:
         return container.locate(name)
     first = None
@@ -212,7 +210,7 @@ def _first_line(file: ContainerFile) -> Optional[tuple[str, str]]:
     line = line.split(b"\0")[0].strip(b" \t")
     program = re.split(rb"[ \t]", line)[0]
     if not data.startswith(b"#!") or not program or (program == line and not newline and len(data) >= LINE_LIMIT):
-        # For the kernel it is none (ENOEXEC), and execvp(3), like every shell, hands a text to a shell.
+        # The kernel returns ENOEXEC; execvp(3) and every shell then run a text with a shell.
         return None if b"\0" in data else ("/bin/sh", "")
     texts = (program, line[len(program) :].strip(b" \t"))
     name, argument = (text.decode("utf-8", "surrogateescape") for text in texts)

@@ -1,13 +1,13 @@
-"""Decide which files of the host would load in the image, and whose copy of each shared library a container uses.
+"""Decide which files of the host load in the image, and whose copy of each library the container uses.
 
 Version definitions decide, never file names. ld.so refuses a file that needs a version which the providing library does
 not define. Source: glibc `elf/dl-version.c` (`_dl_check_map_versions`).
 
-| a library of the host's user space (ROCm, Intel's) that the image has, too | the copy in use |
+| a library of a user space (ROCm, Intel's) that both the host and the image have | the copy in use |
 | --- | --- |
 | the image's copy defines every version that its consumers need | the image's |
-| else the host's copy also defines all that the image's defines, so that programs of the image run on | the host's |
-| else | neither: what needs more than the image's copy has is left out |
+| else the host's copy defines all versions of the image's, so that programs of the image still run | the host's |
+| else | the image's; files that need more than it defines are left out |
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _GLVND_CLIENTS = ("libGL.so.1", "libEGL.so.1")
 GLVND_CORE = frozenset(("libGLdispatch.so.0", "libGLX.so.0"))
-"""What the loaders of libglvnd are linked with, and those of others are not."""
+"""Libraries with which only libglvnd's libGL and libEGL are linked."""
 
 _Defined = Callable[[str], Optional[frozenset[str]]]
 """The versions that the library of a name defines; None if there is no such library."""
@@ -44,10 +44,10 @@ def fit_files(
     forced: bool = False,
     libc: Iterable[HostFile] = (),
 ) -> ImageFit:
-    """Return which of *files* (their paths are in *host*) the loader of the image would refuse, and why.
+    """Return which of *files*, whose paths are in *host*, the loader of the image would refuse, and why.
 
     A library that the plan provides satisfies what the others need of it; all else must come from the image.
-    *userspaces* are those of the vendors that are asked for; *forced*: the host's were asked for, whatever the image
+    *userspaces* are those of the requested vendors. *forced*: the user requested the host's copies, whatever the image
     has. *libc* are the files of the host's glibc that replace the image's.
     """
     files, libc = tuple(files), tuple(libc)
@@ -68,7 +68,7 @@ def fit_files(
         loader = _interpreter(host, file)
         reason = _runs_nowhere(host, file, image, facts)
         if reason is None and dirname(loader) in brought:
-            continue  # its loader and C library come with it
+            continue  # the plan provides its loader and C library
         if reason is None and loader.startswith("/") and not image.tree.has(loader):
             reason = Unfit("no-loader", needed=loader)
         if reason is None and isinstance(host.ident(file.path), ElfIdent):
@@ -87,7 +87,7 @@ def fit_files(
 
 
 def fit_compat(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageFit) -> ImageFit:
-    """Return *fit* with what decides between the image's compat libcuda and the libcuda among *files*."""
+    """Return *fit* with the facts that decide between the image's compat libcuda and the libcuda among *files*."""
     unfit: dict[RootedPath, Unfit] = {}
     for library in fit.facts.compat:
         elf = image.tree.elf(library.path)
@@ -106,7 +106,7 @@ def fit_compat(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageF
 
 
 def _runs_nowhere(host: Tree, file: HostFile, image: Loader, facts: ImageFacts) -> Optional[Unfit]:
-    """Return why no such file runs in the image at all: its machine, its C library."""
+    """Return why the image runs no file like this one: its architecture or its C library."""
     ident = host.ident(file.path)
     if not isinstance(ident, ElfIdent):
         return None  # a script: its interpreter decides
@@ -123,13 +123,12 @@ def _runs_nowhere(host: Tree, file: HostFile, image: Loader, facts: ImageFacts) 
 
 
 def _interpreter(host: Tree, file: HostFile) -> str:
-    """Return the loader that *file* names if it is a program; empty if it names none."""
     elf = host.elf(file.path) if file.kind == "binary" and isinstance(host.ident(file.path), ElfIdent) else None
     return "" if elf is None or isinstance(elf, Missing) else elf.interpreter or ""
 
 
 def _image_lacks(elf: ElfFacts, image: Loader, provided: frozenset[str] = frozenset()) -> Optional[Unfit]:
-    """Return the versions that *elf* needs and that the image does not define; *provided* are libraries of the plan."""
+    """Return the versions that *elf* needs and the image does not define. *provided*: libraries of the plan."""
     loader = image.for_arch(elf.ident.arch)
 
     def defined(name: str) -> Optional[frozenset[str]]:
@@ -140,9 +139,9 @@ def _image_lacks(elf: ElfFacts, image: Loader, provided: frozenset[str] = frozen
 
 
 def _first_undefined(elf: ElfFacts, defined: _Defined, *, of_userspace: bool = False) -> Optional[Unfit]:
-    """Return the first library that does not define all the versions that *elf* needs of it; None if there is none.
+    """Return the first library that does not define all the versions that *elf* needs of it.
 
-    A missing library is another matter. A library without version definitions satisfies everybody.
+    A library that is missing, or defines no versions, satisfies everybody.
     """
     for need in elf.version_needs:
         has = defined(need.library) or frozenset()
@@ -163,7 +162,6 @@ def _first_undefined(elf: ElfFacts, defined: _Defined, *, of_userspace: bool = F
 
 
 def _image_groups(image: Loader) -> Iterable[FileGroup]:
-    """Yield the vendor-neutral groups that *image* has: glvnd only if libGL or libEGL needs libGLdispatch."""
     if image.find("libGLdispatch.so.0"):
         clients = (facts for facts in map(image.elf_facts, _GLVND_CLIENTS) if facts is not None)
         if any(GLVND_CORE & set(facts.needed) for facts in clients):
@@ -175,7 +173,7 @@ def _image_groups(image: Loader) -> Iterable[FileGroup]:
 def _image_runtime(
     userspace: Userspace, image: Loader, container: Container, facts: ImageFacts
 ) -> Optional[RootedPath]:
-    """Return where the image has its own *userspace*; None if it has none."""
+    """Return a library that shows that the image has its own *userspace*."""
     file = next(filter(None, map(container.find, userspace.runtime_libraries)), None)
     if file is not None:
         return file.tree_path
@@ -189,12 +187,12 @@ def _image_runtime(
 
 
 def is_for_video(image: Loader, userspace: Userspace) -> bool:
-    """Return whether the image has a driver for video, of the vendor of *userspace*, and nothing that computes."""
+    """Return whether the image has the video driver of the vendor of *userspace*, and no software that computes."""
     return has_one(image, userspace.video) and not has_one(image, (*userspace.users, *userspace.frameworks))
 
 
 def has_one(image: Loader, patterns: Iterable[str]) -> bool:
-    """Return whether the image has a file of *patterns*: absolute, else below the directories of its loader."""
+    """Return whether the image has a file of *patterns*: absolute, or below the directories of its loader."""
     places = ((pattern,) if pattern[0] == "/" else _below(image, pattern) for pattern in patterns)
     return any(glob(image.tree, path) for paths in places for path in paths)
 
@@ -207,7 +205,7 @@ class _NeededFile(NamedTuple):
     file: HostFile
     elf: ElfFacts
     forced: bool
-    """Whether the host's copy was asked for, whatever the image has."""
+    """Whether the user requested the host's copy, whatever the image has."""
 
 
 def _with_userspace(
@@ -220,11 +218,11 @@ def _with_userspace(
     forced: bool,
     libc: Iterable[HostFile],
 ) -> ImageFit:
-    """Return *fit* with the *files* of *userspace* that are the image's, and those that cannot be loaded there.
+    """Return *fit* with the image's copies among *files*, and the files that cannot be loaded.
 
-    *forced*: files that are named, and not only needed by others, are the host's in any case.
+    *forced*: the host's copies are used, except for files that only other libraries need.
     """
-    from gpubind.loader.container import Container  # only where a user space is asked for
+    from gpubind.loader.container import Container  # only where a user space is requested
 
     container = Container(image, image.tree, (), (), fit.facts.env.get("LD_LIBRARY_PATH", ""))
     image_runtime = _image_runtime(userspace, image, container, fit.facts)
@@ -260,7 +258,7 @@ def _settled(
     """Return *fit* with the side of each candidate; *unfit* do not load, *files_of* are all files by their names."""
     conflicts: list[Conflict] = []
     unneeded: dict[RootedPath, ImageSideReason] = {}
-    while True:  # fewer files at each turn: it ends
+    while True:  # each turn removes files, so the loop ends
         image_side, soname_conflicts = _sides(candidates, defined)
         ours = {path: candidate for path, candidate in candidates.items() if path not in image_side}
         hosts = {
@@ -311,9 +309,9 @@ def _definitions(container: Container, newer: Mapping[str, ElfFacts]) -> _Define
 def _sides(
     candidates: Mapping[RootedPath, _NeededFile], defined: _Defined
 ) -> tuple[dict[RootedPath, ImageSideReason], dict[str, Conflict]]:
-    """Return which of *candidates* are the image's, and why; and the sonames of which neither copy serves everybody.
+    """Return which candidates come from the image, and why; and the conflicts, by soname.
 
-    What the image's own libraries need is the image's business: with each that is the image's, others may become so.
+    A library from the image is not a consumer of the host's: each may make the image's copies of others complete.
     """
     image_side: dict[RootedPath, ImageSideReason] = {}
     while True:
@@ -333,10 +331,10 @@ def _sides(
 
 
 def _reached(ours: Iterable[_NeededFile], hosts: Mapping[str, _NeededFile]) -> frozenset[RootedPath]:
-    """Return what of the host's is named by itself, or needed by what is."""
+    """Return the paths of the files that a list or the user names, and of those that they need."""
     todo = [candidate for candidate in ours if candidate.file.named_by != "closure"]
     reached = {candidate.file.path for candidate in todo}
-    for candidate in todo:  # grows on the way
+    for candidate in todo:  # the loop appends to the list
         for name in candidate.elf.needed:
             needed = hosts.get(name)
             if needed is not None and needed.file.path not in reached:
@@ -346,7 +344,7 @@ def _reached(ours: Iterable[_NeededFile], hosts: Mapping[str, _NeededFile]) -> f
 
 
 def _side(candidate: _NeededFile, consumers: Iterable[_NeededFile], defined: _Defined) -> Optional[ImageSideReason]:
-    """Return why a library is the image's; None if it is the host's."""
+    """Return why the image's copy is used; None if the host's is."""
     soname = candidate.file.name
     has = defined(soname)
     if has is None or candidate.forced:
@@ -374,7 +372,7 @@ def _refused(
     unfit: Mapping[RootedPath, Unfit],
     files_of: Mapping[str, HostFile],
 ) -> Optional[Unfit]:
-    """Return why *candidate* cannot be loaded with *hosts* of the host, else the image's files; None if it can."""
+    """Return why *candidate* cannot be loaded with the *hosts* libraries and the image's other files."""
 
     def provided(name: str) -> Optional[frozenset[str]]:
         provider = hosts.get(name)
@@ -384,7 +382,7 @@ def _refused(
     if lack is not None:
         return lack
     for name in candidate.elf.needed:
-        # The loader of the program is there already, whatever it is called.
+        # The program's loader is already mapped, under any name.
         if name not in hosts and not name.startswith("ld") and defined(name) is None:
             file = files_of.get(name)
             return Unfit("dependency", name, is_left_out=file is not None and file.path in unfit)

@@ -1,4 +1,4 @@
-"""Decide whether the host's glibc replaces the image's, if it is newer; and list the files that only work together.
+"""Decide whether the host's newer glibc replaces the image's, and list the files that only work together.
 
 The loader and the C library share data whose layout changes with each release (GLIBC_PRIVATE), so they are replaced
 together, each at the real path of the image's file.
@@ -44,7 +44,7 @@ from gpubind.model.arch import architecture, library_token
 from gpubind.model.cuda import version_key
 
 _SHARED = ("/dev/", "/home/", "/proc/", "/root/", "/run/", "/sys/", "/tmp/", "/var/tmp/")
-"""Directories that a container may share with the host: a mount point that is made there stays."""
+"""Directories that a container may share with the host: a mount point that is created there remains."""
 _PROGRAM_DIRECTORIES = ("/usr/bin", "/usr/sbin", "/bin", "/sbin")
 
 GlibcFiles = dict[str, tuple[RootedPath, ...]]
@@ -54,7 +54,7 @@ _Replaced = tuple[str, FileRole, RootedPath, RootedPath]
 
 
 def glibc_files(loader: Loader) -> GlibcFiles:
-    """Return the resolved files of the loader and the libraries of the glibc of one architecture, by name."""
+    """Return the resolved files of the loader and the libraries of one architecture's glibc, by name."""
     paths_by_name: dict[str, dict[RootedPath, None]] = {}
     for name, path, ident in _members(loader):
         if isinstance(path, str) and isinstance(ident, ElfIdent) and ident.arch == loader.arch:
@@ -63,7 +63,7 @@ def glibc_files(loader: Loader) -> GlibcFiles:
 
 
 def unrecorded(loader: Loader) -> tuple[str, ...]:
-    """Return the names of members that a record of a host does not have."""
+    """Return the names of members that the record of a host does not contain."""
     members = ((name, ident) for name, _, ident in _members(loader))
     return tuple(sorted({name for name, ident in members if isinstance(ident, Missing) and ident.why == "unrecorded"}))
 
@@ -77,9 +77,9 @@ def replacement_files(
     *,
     is_companion: bool = False,
 ) -> tuple[HostFile, ...]:
-    """Return the files of the host's glibc of that *version*, each with its place in the image, by target.
+    """Return the files of the host's glibc *version*, by target in the image.
 
-    *is_companion*: both are for 32-bit programs, and programs and modules of the 64-bit glibc are replaced already.
+    *is_companion*: both loaders are for 32-bit programs; the 64-bit glibc has already replaced programs and modules.
     """
     files_by_target = {
         target: _file(host, version, name, "library", host_files[name][0], target)
@@ -99,14 +99,14 @@ def replacement_files(
 
 
 def missing_files(host_files: GlibcFiles, image_files: GlibcFiles) -> tuple[str, ...]:
-    """Return the members that the image's programs need and the host lacks: without them nothing is replaced."""
+    """Return the members that the image's programs need and the host lacks; any of them prevents a replacement."""
     return tuple(name for name in image_files if name not in host_files and (name in CORE_LIBRARIES or is_loader(name)))
 
 
 def _members(
     loader: Loader,
 ) -> Iterator[tuple[str, Union[RootedPath, Missing], Union[ElfIdent, NotElf, Missing]]]:
-    """Yield each name of a glibc's member where the loader looks, with the resolved file and its identification."""
+    """Yield each name of a glibc file in the loader's directories, its resolved file and that file's identification."""
     tree = loader.tree.lenient
     for directory in _directories(loader):
         for name in tree.names(directory):
@@ -116,7 +116,6 @@ def _members(
 
 
 def _directories(loader: Loader) -> Iterator[str]:
-    """Yield the directories that the loader searches, with those below for some processors."""
     for directory in dict.fromkeys((*loader.default_directories, *loader.directories)):
         yield directory
         for level in loader.tree.lenient.names(f"{directory}/{HWCAPS_DIRECTORY}"):
@@ -124,7 +123,6 @@ def _directories(loader: Loader) -> Iterator[str]:
 
 
 def _modules(host: Loader, image: Loader, host_files: GlibcFiles) -> Iterator[_Replaced]:
-    """Yield the modules that glibc loads by path: the directory of converters between encodings, sotruss's module."""
     tree = host.tree.lenient
     for directory in dict.fromkeys(path.rpartition("/")[0] for path in host_files.get(LIBC, ())):
         for place in dict.fromkeys((directory, f"/usr{directory}")):
@@ -144,12 +142,12 @@ def _modules(host: Loader, image: Loader, host_files: GlibcFiles) -> Iterator[_R
 
 
 def _programs(host: Loader, image: Loader) -> Iterator[_Replaced]:
-    """Yield the programs of glibc that both have; a link to busybox or coreutils is not one."""
     for name in PROGRAMS:
         paths = []
         for tree in (host.tree.lenient, image.tree.lenient):
             places = (tree.find(f"{directory}/{name}") for directory in _PROGRAM_DIRECTORIES)
             file = next((at for at in places if isinstance(at, ResolvedFile)), None)
+            # A link to busybox or coreutils is not a program of glibc.
             if file is not None and file.stat.kind == "file" and file.path.rpartition("/")[2] == name:
                 paths.append(file.path)
         if len(paths) == 2:
@@ -157,9 +155,9 @@ def _programs(host: Loader, image: Loader) -> Iterator[_Replaced]:
 
 
 def with_libc(host: Tree, files: Sequence[HostFile], image: Loader, fit: ImageFit, request: Request) -> ImageFit:
-    """Return *fit* with the host's glibc, and with what that changes if it replaces the image's.
+    """Return *fit* with the host's glibc, and with its effects if it replaces the image's.
 
-    Without a newer glibc for the image's architecture, *fit* is returned as it is.
+    If the image's glibc is not older, *fit* is returned unchanged.
     """
     bridge = _bridge(host, files if "compat32" in request.capabilities else (), image, fit)
     if bridge is None or bridge.refusal:
@@ -175,7 +173,7 @@ def with_libc(host: Tree, files: Sequence[HostFile], image: Loader, fit: ImageFi
 
 
 def _is_needed(file: HostFile, request: Request) -> bool:
-    """Return whether *file* is of a user space, of CUDA, or of a requested capability, and not vendor-neutral."""
+    """Return whether *file* is of a user space, of CUDA or of a requested capability, and not vendor-neutral."""
     if name_facts(file.name).minor or file.kind != "library" or file.group not in (None, *USERSPACES):
         return False
     by_name = request.caps_named and file.capability in request.capabilities
@@ -183,7 +181,7 @@ def _is_needed(file: HostFile, request: Request) -> bool:
 
 
 def _bridge(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageFit) -> Optional[LibcReplacement]:
-    """Return the host's glibc if it is newer than the image's, for the same machine."""
+    """Return the host's glibc if it is newer than the image's, for the same architecture."""
     arch, image_glibc = fit.facts.arch, image.glibc
     host_loader = Loader(host.lenient, arch)
     if image_glibc is None or arch is None:
@@ -220,7 +218,7 @@ def _bridge(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageFit)
 def _file(
     host: Loader, version: str, name: str, kind: FileRole, path: RootedPath, target: Optional[RootedPath] = None
 ) -> HostFile:
-    """Return a file that a container gets: over the image's at *target*, or with the libraries of the plan."""
+    """Return a file that replaces the image's at *target*; without it, a library of the plan."""
     file_stat = host.tree.lenient.stat(path)
     is_library = kind == "library"
     return HostFile(

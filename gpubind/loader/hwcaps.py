@@ -1,4 +1,4 @@
-"""The names that the loader has for processors: the subdirectories for them, and the value of $PLATFORM.
+"""The loader's names for processors: their subdirectories, and the value of $PLATFORM.
 
 Source: ld.so(8), "glibc-hwcaps"; glibc `elf/dl-hwcaps.c`, `sysdeps/x86_64/dl-hwcaps_subdirs.c`, until 2.36
 `sysdeps/x86/cpu-features.c` (platforms and important bits); the x86-64 psABI for the levels.
@@ -28,11 +28,11 @@ _INTELS = {
     "haswell": {"avx2", "bmi1", "bmi2", "fma", "abm", "movbe", "popcnt"},
     "avx512_1": {"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"},
 }
-"""Flags of the processors that glibc until 2.36 gives these names; only Intel's."""
+"""The flags for which glibc until 2.36 gives an Intel processor this name."""
 
 
 class Cpu(NamedTuple):
-    """The facts of a processor that the loader uses."""
+    """The facts about a processor that the loader uses."""
 
     vendor: str
     """`GenuineIntel`, `AuthenticAMD`."""
@@ -40,7 +40,7 @@ class Cpu(NamedTuple):
 
 
 def parse_cpuinfo(text: str) -> Optional[Cpu]:
-    """Return the first processor in /proc/cpuinfo; None if it has no flags, as on other machines than x86."""
+    """Return the first processor in /proc/cpuinfo; None if it has no flags: only x86 lists them."""
     fields = parse_fields(text.partition("\n\n")[0])
     return Cpu(fields.get("vendor_id", ""), frozenset(fields["flags"].split())) if fields.get("flags") else None
 
@@ -48,7 +48,7 @@ def parse_cpuinfo(text: str) -> Optional[Cpu]:
 def hwcaps_subdirectories(arch: str, glibc: Optional[str], cpu: Optional[Cpu]) -> tuple[str, ...]:
     """Return the subdirectories that the loader of *glibc* (`2.36`) searches on *cpu*, in order.
 
-    All of them if *cpu* is None, and none if the C library is not glibc.
+    If *cpu* is None, for every processor; empty if *glibc* is None (another C library).
     """
     if glibc is None:
         return ()
@@ -60,7 +60,7 @@ def hwcaps_subdirectories(arch: str, glibc: Optional[str], cpu: Optional[Cpu]) -
             f"{HWCAPS_DIRECTORY}/{level}" for level in levels if cpu is None or cpu.flags >= _FLAGS.get(level, set())
         ]
     if version <= OLD_KINDS_UNTIL:
-        # Every choice of `tls`, the platform and the important bits, largest first.
+        # Every combination of `tls`, the platform and the important bits, largest first.
         kinds = architecture(arch).legacy_hwcaps or (("tls",), (arch,))
         choices = product(*((*_usable(step, cpu), "") for step in kinds))
         names += dict.fromkeys("/".join(filter(None, choice)) for choice in choices if any(choice))
@@ -68,12 +68,12 @@ def hwcaps_subdirectories(arch: str, glibc: Optional[str], cpu: Optional[Cpu]) -
 
 
 def platforms(arch: str, cpu: Optional[Cpu]) -> tuple[str, ...]:
-    """Return the value of `$PLATFORM` on *cpu*; each possible value if that is None, none if the kernel has none."""
+    """Return the value of `$PLATFORM` on *cpu*; every possible value if *cpu* is None; empty if the kernel has none."""
     return _usable(architecture(arch).platforms, cpu)
 
 
 def _usable(names: tuple[str, ...], cpu: Optional[Cpu]) -> tuple[str, ...]:
-    """Return the first of *names* that glibc gives to *cpu*; all of them if that is None."""
+    """Return the first of *names* that glibc gives to *cpu*; all of them if *cpu* is None."""
     if cpu is None:
         return names
     is_intels = cpu.vendor == "GenuineIntel"

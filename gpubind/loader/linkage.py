@@ -1,6 +1,6 @@
-"""Linkage: which file of a container gets each library that another one needs, and the symbol versions that it lacks.
+"""Linkage: the library that a file in a container gets for each name that it needs, and the versions that lack.
 
-The loader's closure has the answers; here they are values by file, for a page that shows what needs what.
+The facts come from the loader's closure. They are values by file, for a page that shows what needs what.
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ class LinkUse(NamedTuple):
     """A library that a file needs."""
 
     name: str
-    """As DT_NEEDED has it."""
+    """As in DT_NEEDED."""
     path: Optional[str]
-    """The file in the container that is loaded for it; None if there is none, or it is not known."""
+    """The file in the container that is loaded for it; None if it is missing or unknown."""
     state: State = "found"
-    """`unknown`: no image is known, which may well have it; or more libraries are needed than are followed."""
+    """`unknown`: the image, which may have it, is unknown; or the file is beyond `OBJECTS_LIMIT`."""
     versions: tuple[str, ...] = ()
-    """The symbol versions that are needed of it."""
+    """The symbol versions that the file needs of it."""
     lacking: tuple[str, ...] = ()
-    """Those of them that it does not define."""
+    """The needed versions that it does not define."""
     found_by: Optional[SearchRule] = None
-    """The rule of the search that leads to it, for the first file that needs it; None if it is not known."""
+    """The search rule that found it, for the first file that needs it; None if unknown."""
     fault: Optional[str] = None
-    """The loader's message, if there is a file of that name and it is refused."""
+    """The loader's message, if it refuses a file of that name."""
 
     @property
     def is_broken(self) -> bool:
-        """Whether the loader refuses the file for it."""
+        """Whether the loader refuses the file because of this library."""
         return self.state == "missing" or bool(self.lacking)
 
 
 _Found = tuple[LinkUse, Optional[ElfFacts]]
-"""What a name leads to, before versions are compared, and the facts about the file."""
+"""The library for a name, before versions are compared, and its ELF facts."""
 
 
 class LinkedFile(NamedTuple):
     """A program or library, and what it is linked with."""
 
     path: str
-    """In the container; of one that is left out, the host's file."""
+    """The path in the container; on the host, if the file is left out."""
     origin: Origin
     uses: tuple[LinkUse, ...] = ()
     fault: Optional[str] = None
-    """The loader's message, where it refuses the file itself."""
+    """The loader's message, if it refuses the file itself."""
     source: Optional[str] = None
     """The host's file that is mounted there, if one is."""
 
@@ -69,7 +69,7 @@ def linked_files(
 ) -> tuple[LinkedFile, ...]:
     """Return the files at *paths* that the loader maps, and everything that they are linked with, each once.
 
-    *default_origin* is the origin of files that are not mounted.
+    Files that are not mounted get *default_origin*.
     """
     linked: dict[str, LinkedFile] = {}
     for path in paths:
@@ -93,7 +93,7 @@ def linked_files(
 
 
 def linked_in_plan(tree: Tree, mounts: Iterable[Mount]) -> tuple[LinkedFile, ...]:
-    """Return *mounts*, of files in *tree*, where no image is known: the plan has what they need, or it is unknown."""
+    """Return *mounts*, of files in *tree*, without an image: libraries outside the plan are unknown."""
     mounts = tuple(mounts)
     names = {mount.target.rpartition("/")[2]: mount.target for mount in mounts if mount.kind == "library"}
     return tuple(
@@ -103,7 +103,7 @@ def linked_in_plan(tree: Tree, mounts: Iterable[Mount]) -> tuple[LinkedFile, ...
 
 
 def linked_outside(container: Container, tree: Tree, path: RootedPath) -> LinkedFile:
-    """Return the file *path* of *tree*, which the container does not have, as if it had."""
+    """Return the linkage that *path* of *tree*, a file outside the container, would have in it."""
 
     def resolve(name: str) -> _Found:
         file = container.find(name)
@@ -120,14 +120,12 @@ def _facts(tree: Tree, source: Optional[str]) -> Optional[ElfFacts]:
 
 
 def _origin(loaded: LoadedObject, default_origin: Origin) -> tuple[Origin, Optional[str]]:
-    """Return whose file *loaded* is, and the host's file that is mounted for it."""
     if loaded.file.mount is not None:
         return "plan", loaded.file.mount.source
     return ("user", loaded.file.tree_path) if loaded.file.bind is not None else (default_origin, None)
 
 
 def _uses(elf: Optional[ElfFacts], resolve: Callable[[str], _Found]) -> tuple[LinkUse, ...]:
-    """Return what *elf* needs, each library as *resolve* finds it."""
     if elf is None:
         return ()
     needs = {need.library: need.versions for need in elf.version_needs}
@@ -140,7 +138,7 @@ def _uses(elf: Optional[ElfFacts], resolve: Callable[[str], _Found]) -> tuple[Li
 
 
 def _in_closure(closure: Closure) -> Callable[[LoadedObject, str], _Found]:
-    """Return what tells which file an object of *closure* gets for a name."""
+    """Return a function that resolves the name of a library for an object of *closure*."""
     faults = {failure.name: failure.message for failure in closure.missing if failure.why != "absent"}
     interpreter = basename(closure.objects[0].elf.interpreter or "")
 
@@ -160,7 +158,7 @@ def _in_plan(targets: Mapping[str, str], name: str) -> _Found:
 
 
 def _worse(before: Optional[LinkedFile], now: LinkedFile) -> LinkedFile:
-    """Return *now*, unless the file lacked more where another one loaded it *before*."""
     if before is None:
         return now
+    # The same file may lack less where another program loads it.
     return max(before, now, key=lambda file: sum(use.is_broken for use in file.uses))

@@ -1,4 +1,4 @@
-"""What musl's loader does otherwise than glibc's: where it looks for libraries, and which ones it is itself.
+"""The differences between musl's loader and glibc's: where it looks for libraries, and which ones it provides itself.
 
 It reads no cache, compares no versions of symbols, and searches LD_LIBRARY_PATH before the DT_RPATH or DT_RUNPATH of a
 file and of all that load it. Source: musl 1.2.5 `ldso/dynlink.c` (load_library, fixup_rpath).
@@ -14,20 +14,21 @@ from gpubind.files import Tree
 from gpubind.formats.elf.elf import LIBC, ElfFacts
 
 GCOMPAT = "/lib/libgcompat.so.0"
-"""Stands in for glibc where musl is the C library; programs of glibc name a loader that loads it first."""
+"""The substitute for glibc on musl. The loader that programs of glibc name is a link that loads it first."""
 _DIRECTORIES = ("/lib", "/usr/local/lib", "/usr/lib")
 _LOADER = re.compile(r"ld-musl-.*\.so\.1", re.DOTALL)
 _OWN = re.compile(r"lib(c|pthread|rt|m|dl|util|xnet)\.")
 
 
 def is_provided_by_musl(soname: str) -> bool:
-    """Return whether the library *soname* is the loader itself."""
+    """Return whether musl's loader provides the library *soname* itself."""
     return _OWN.match(soname) is not None
 
 
 def musl_loader_for(elf: ElfFacts, tree: Tree, *, has_glibc: bool) -> Optional[str]:
-    """Return the name of musl's loader that loads *elf*: a program by its interpreter, anything else by the loader in
-    *tree*, what is of glibc only with gcompat. None if another one does, as where *tree* *has_glibc*.
+    """Return the name of musl's loader that loads *elf*; None if another loader does, as where *tree* *has_glibc*.
+
+    A program names its loader. The loader in *tree* loads any other file; one that needs glibc, only with gcompat.
     """
     name = basename(elf.interpreter or "")
     if _LOADER.fullmatch(name):
@@ -37,16 +38,16 @@ def musl_loader_for(elf: ElfFacts, tree: Tree, *, has_glibc: bool) -> Optional[s
 
 
 def has_gcompat(tree: Tree) -> bool:
-    """Return whether musl's loader in *tree* loads what needs glibc."""
+    """Return whether musl's loader in *tree* loads files that need glibc."""
     return tree.has(GCOMPAT) and musl_loader_in(tree) is not None
 
 
 def musl_loader_in(tree: Tree) -> Optional[str]:
-    """Return the name of musl's loader in *tree*, in /lib."""
+    """Return the name of musl's loader in /lib of *tree*."""
     return next(filter(_LOADER.fullmatch, tree.names("/lib")), None)
 
 
 def system_directories(loader: str, tree: Tree) -> tuple[str, ...]:
-    """Return the directories that *loader* searches last: those in its file in /etc, else the usual ones."""
+    """Return the directories that *loader* searches last: those in its file in /etc, else the default ones."""
     text = tree.text(f"/etc/{loader[: -len('.so.1')]}.path")
     return _DIRECTORIES if text is None else tuple(part for part in re.split("[:\n]", text) if part.startswith("/"))

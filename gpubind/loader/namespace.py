@@ -1,7 +1,8 @@
 """Follow paths in a container: the image's tree, and what is mounted over it.
 
-The mount that covers a component decides which tree has it; links are followed in the container, in whichever tree.
-A mount is made where its target's links lead, and hides all files and mounts below; missing mount points are made.
+The mount that covers a component decides which tree provides it. Links of every tree are followed in the container.
+A mount covers the file to which its target's links lead, with all files and mounts below it. Missing mount points are
+created.
 
 Source: path_resolution(7), mount(2); Apptainer 1.4 and bubblewrap make missing mount points.
 """
@@ -25,7 +26,7 @@ PYTHON_VARIABLES = ("PYTHONHOME", "PYTHONNOUSERSITE", "PYTHONPATH", "PYTHONUSERB
 
 
 class UserBind(NamedTuple):
-    """A bind of the user, of the site, or that the runtime makes by itself."""
+    """A bind of the user, of the site, or a default one of the runtime."""
 
     source: HostPath
     """A file or a directory of this host."""
@@ -33,13 +34,13 @@ class UserBind(NamedTuple):
 
 
 class UserMounts(NamedTuple):
-    """What a container gets in addition to the plan."""
+    """The binds, variables and unknown options of a container besides the plan."""
 
     binds: tuple[UserBind, ...] = ()
     """In the order in which the runtime mounts them: a later one covers an earlier one."""
     env: tuple[EnvVar, ...] = ()
-    """The user's operations on search paths, LD_PRELOAD, Python's and ROCm's variables, after the image's. `default`
-    takes effect where the image sets nothing."""
+    """The user's operations on search paths, LD_PRELOAD, Python's and ROCm's variables, applied after the image's.
+    `default` takes effect where the image sets nothing."""
     working_directory: Optional[ContainerPath] = None
     """The directory in which the program starts; None if it is unknown."""
     unknown_options: tuple[str, ...] = ()
@@ -51,32 +52,32 @@ class Cover(NamedTuple):
 
     target: str
     tree: Optional[Tree]
-    """The tree that has the source; None for a generated text or a socket of another root."""
+    """The tree of the source; None for a generated text or a socket of another root."""
     source: str
-    """The source in that tree, in which its links are followed."""
+    """The source in that tree; its links are followed there."""
     directory: bool
     mount: Optional[Mount] = None
-    """The plan's bind that this is."""
+    """The bind of the plan, if it is one."""
     bind: Optional[UserBind] = None
-    """The bind of the user, the site or the runtime that this is."""
+    """The bind of the user, the site or the runtime, if it is one."""
 
 
 class NamespaceEntry(NamedTuple):
-    """What a path leads to."""
+    """The file or directory at a path."""
 
     path: str
     """The link-free path in the container; the root is empty."""
     kind: FileKind
     tree: Optional[Tree]
-    """None for a directory that is made for a mount point, or if no tree has it."""
+    """None for a directory that is created for a mount point, or a source outside all trees."""
     tree_path: RootedPath
     """The resolved path in that tree."""
     cover: Optional[Cover]
-    """The mount that provides it; None if it is the image's."""
+    """The mount that provides it; None for the image."""
 
 
 class Namespace:
-    """The paths of a container of the image in *image*, with *covers* mounted one after the other."""
+    """The paths of a container: the tree *image*, and *covers* mounted over it in their order."""
 
     def __init__(self, image: Tree, covers: Iterable[Cover]) -> None:
         self._root = NamespaceEntry("", "dir", image, RootedPath("/"), None)
@@ -87,7 +88,7 @@ class Namespace:
             self._mount(cover)
 
     def resolve(self, path: str) -> Union[NamespaceEntry, Missing]:
-        """Return what absolute *path* leads to, with every link followed."""
+        """Return the entry at absolute *path*, with every link followed."""
         head, _, name = path.rpartition("/")
         parent = self._directories.get(head)
         if parent is None:
@@ -95,13 +96,13 @@ class Namespace:
         return parent if isinstance(parent, Missing) else self._follow(parent, name or ".")[0]
 
     def lstat(self, path: str) -> Union[NamespaceEntry, Link, Missing]:
-        """Return what absolute *path* itself is: a string is the target of a link."""
+        """Return the entry or link at absolute *path*; a link at its end is not followed."""
         head, _, name = path.rpartition("/")
         parent = self.resolve(head or "/")
         return parent if isinstance(parent, Missing) else self._step(parent, name)
 
     def mounted_in(self, path: str) -> tuple[str, ...]:
-        """Return the names of mounts and of directories made for them in the link-free directory *path*."""
+        """Return the names of the mounts and implied directories in the link-free directory *path*."""
         entries = (at.rpartition("/") for at in (*self._covers, *self._implied_directories))
         return tuple(name for directory, _, name in entries if directory == path)
 
@@ -118,18 +119,17 @@ class Namespace:
         self._implied_directories.update(dict.fromkeys(_parents(path)))
 
     def _follow(self, current: NamespaceEntry, path: str) -> tuple[Union[NamespaceEntry, Missing], str]:
-        """Return what *path* leads to from *current*; and where that is, or would be if it were there."""
+        """Return the entry at *path* from *current*, and its link-free path: also that of a missing file."""
         entry, at, missing_names = walk_path(
             path, current, self._root, self._step, self._parent, lambda current: current.kind == "dir"
         )
         return entry, normpath("/".join((at.path, *missing_names))) if missing_names else at.path
 
     def _parent(self, entry: NamespaceEntry) -> NamespaceEntry:
-        parent = self._follow(self._root, dirname(entry.path))[0]  # link-free, and gone through before
+        parent = self._follow(self._root, dirname(entry.path))[0]  # link-free, and followed before
         return self._root if isinstance(parent, Missing) else parent
 
     def _step(self, directory: NamespaceEntry, name: str) -> Union[NamespaceEntry, Link, Missing]:
-        """Return what *name* is in directory *directory*."""
         path = f"{directory.path}/{name}"
         cover = self._covers.get(path)
         if cover is not None:
@@ -154,7 +154,7 @@ def _inside(directory: NamespaceEntry, tree: Tree, path: str, name: str) -> Unio
 
 
 def _mount_entry(cover: Cover, path: str, fallback: Optional[NamespaceEntry] = None) -> NamespaceEntry:
-    """Return the mount *cover* at *path*; *fallback* where its source cannot be looked at."""
+    """Return the mount *cover* at *path*; *fallback* if its source cannot be inspected."""
     unknown = fallback or NamespaceEntry(path, "dir" if cover.directory else "file", None, RootedPath("/"), cover)
     if cover.tree is None:
         return unknown
@@ -168,7 +168,6 @@ def _mount_entry(cover: Cover, path: str, fallback: Optional[NamespaceEntry] = N
 
 
 def _parents(path: str) -> Iterator[str]:
-    """Yield the directories above link-free *path*, but the root."""
     above = dirname(path)
     while above != "/":
         yield above

@@ -17,7 +17,7 @@ from gpubind.loader.search import ContainerFile
 
 PYTHON = re.compile(r"(?:python|pypy)(?:[23](?:\.([0-9]{1,3}))?t?)?")
 _PTH_LIMIT = 64
-"""The .pth files of one directory of packages that are read, and the lines of each."""
+"""The number of .pth files that are read in one directory, and of lines in each."""
 
 
 class PythonPaths(NamedTuple):
@@ -26,9 +26,9 @@ class PythonPaths(NamedTuple):
     interpreter: str
     """Its path in the container."""
     prefixes: tuple[str, ...]
-    """sys.prefix, and its base prefix if that one's packages are used."""
+    """sys.prefix, and the base prefix if its packages are used."""
     packages: tuple[str, ...]
-    """The existing directories of sys.path with packages, in order."""
+    """The directories of sys.path that are not empty, in order."""
 
 
 def is_python(file: ContainerFile) -> bool:
@@ -37,12 +37,15 @@ def is_python(file: ContainerFile) -> bool:
 
 
 def find_python_paths(tree: Tree, file: ContainerFile, env: Mapping[str, str]) -> PythonPaths:
-    """Return the directories from which *file* imports, in the container of *tree*, with the variables *env*."""
+    """Return the directories from which the interpreter *file* imports, with the variables *env*.
+
+    *tree*: the files of the container.
+    """
     environment = _environment(tree, file.path)
     prefixes, own_only = environment if environment is not None else (_installed(file, env), False)
     version = _version(tree, file, prefixes)
     places = [place for place in env.get("PYTHONPATH", "").split(":") if place.startswith("/")]
-    if version and not own_only and not env.get("PYTHONNOUSERSITE"):  # of `pip install --user`
+    if version and not own_only and not env.get("PYTHONNOUSERSITE"):  # where `pip install --user` installs
         base = env.get("PYTHONUSERBASE") or (f"{env['HOME']}/.local" if env.get("HOME", "").startswith("/") else "")
         places += [f"{base}/lib/python{version}/site-packages"] if base.startswith("/") else []
     for prefix in prefixes:
@@ -53,7 +56,7 @@ def find_python_paths(tree: Tree, file: ContainerFile, env: Mapping[str, str]) -
 
 
 def site_packages(tree: Tree, prefix: str, version: Optional[str] = None) -> Iterator[str]:
-    """Yield the directories of *prefix* in which Pythons, or that of *version*, have their packages."""
+    """Yield the directories of packages in *prefix*, of one Python *version* or of all."""
     for library in ("lib", "lib64"):
         for name in tree.names(f"{prefix}/{library}"):
             if name.startswith("python3") and (version is None or name in ("python3", f"python{version}")):
@@ -61,7 +64,7 @@ def site_packages(tree: Tree, prefix: str, version: Optional[str] = None) -> Ite
 
 
 def _environment(tree: Tree, path: str) -> Optional[tuple[tuple[str, ...], bool]]:
-    """Return the prefixes of the virtual environment of the interpreter *path*; whether only its packages are used."""
+    """Return the prefixes of a virtual environment, and whether only its own packages are used."""
     for directory in (dirname(dirname(path)), dirname(path)):
         text = tree.text(f"{directory}/pyvenv.cfg")
         if text is not None:
@@ -74,7 +77,6 @@ def _environment(tree: Tree, path: str) -> Optional[tuple[tuple[str, ...], bool]
 
 
 def _installed(file: ContainerFile, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the prefixes of an interpreter outside a virtual environment."""
     python_home = env.get("PYTHONHOME", "").split(":")[0]
     paths = (file.path, file.resolved_path)
     prefixes = (
@@ -84,12 +86,12 @@ def _installed(file: ContainerFile, env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _of_prefix(prefix: Optional[str]) -> tuple[str, ...]:
-    """Return *prefix*; a system's Python also has packages in /usr/local."""
+    # A system's Python also has packages in /usr/local.
     return () if prefix is None else ("/usr/local", "/usr") if prefix in ("", "/", "/usr") else (prefix,)
 
 
 def _version(tree: Tree, file: ContainerFile, prefixes: tuple[str, ...]) -> Optional[str]:
-    """Return `3.11` from the interpreter's name, else from its only directory of libraries; None if unknown."""
+    """Return `3.11` from the interpreter's name, else from its only directory of libraries."""
     match = PYTHON.fullmatch(basename(file.resolved_path))
     if match and match.group(1):
         return f"3.{match.group(1)}"
@@ -99,7 +101,6 @@ def _version(tree: Tree, file: ContainerFile, prefixes: tuple[str, ...]) -> Opti
 
 
 def _named_by_pth(tree: Tree, packages: str) -> Iterator[str]:
-    """Yield the directories that the .pth files in *packages* add."""
     for name in [name for name in tree.names(packages) if name.endswith(".pth")][:_PTH_LIMIT]:
         for line in (tree.text(f"{packages}/{name}") or "").splitlines()[:_PTH_LIMIT]:
             if line and not line.startswith(("#", "import ", "import\t")):

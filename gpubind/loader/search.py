@@ -30,13 +30,13 @@ LOADERS = "ld-linux*.so.*"
 _DEFAULT_PREFIXES = tuple(f"{directory}/" for directory in (*_DEFAULT_DIRECTORIES, *_DEFAULT_DIRECTORIES_32))
 STORES = ("/nix/store", "/gnu/store")
 _STORED_LIMIT = 16
-"""Releases of glibc in a store that are looked at."""
+"""Releases of glibc in a store that are inspected."""
 HEADER_SIZE = 64
 """Bytes of an ELF header; a shorter file is "too short"."""
 
 SearchRule = Literal["interpreter", "path", "rpath", "library-path", "runpath", "cache", "default"]
-"""The rules of the search for a library, in their order; `interpreter`: it is the program's loader, and loaded before;
-`path`: its name is a path."""
+"""The rules of the search for a library, in their order. `interpreter`: the program's loader, which is already mapped;
+`path`: the name is a path."""
 
 _TOKEN = re.compile(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
 """A dynamic string token. Source: ld.so(8); glibc `elf/dl-load.c`, `is_dst`: `$LIBS` is not one."""
@@ -46,21 +46,21 @@ class ContainerFile(NamedTuple):
     """A file that a process in the container would open."""
 
     path: str
-    """The path that it opens."""
+    """The path that the process opens."""
     tree: Tree
     """The tree that holds it: the image's, or the host's."""
     tree_path: RootedPath
     """The resolved file in that tree."""
     mount: Optional[Mount]
-    """The bind of the plan that provides it; None if it is not the plan's."""
+    """The bind of the plan that provides it."""
     bind: Optional[UserBind] = None
-    """The bind of the user, the site or the runtime that provides it. With neither bind it is the image's."""
+    """The bind of the user, the site or the runtime that provides it. Without any bind the image provides it."""
     resolved_path: str = ""
     """The same path with links followed, as in /proc/self/exe."""
 
     @property
     def elf(self) -> Optional[ElfFacts]:
-        """The facts of the ELF file; None if it is none that can be read."""
+        """The facts of the ELF file; None if the file is not a readable ELF file."""
         return or_none(self.tree.elf(self.tree_path))
 
 
@@ -69,13 +69,13 @@ class LoadFailure(NamedTuple):
 
     kind: Literal["missing", "version", "unreadable", "stack"]
     name: str
-    """The soname that is missing or needs an executable stack, or the version that is not defined."""
+    """A soname that is missing or needs an executable stack, or an undefined version."""
     provider: Optional[str]
-    """The library that lacks the version."""
+    """The library that does not define the version."""
     needed_by: str
     """The file that needs it."""
     why: str = "absent"
-    """Of a missing or unreadable file: `absent`, `forbidden`, `no-elf`, `too-short`, or the error of reading it."""
+    """For a missing or unreadable file: `absent`, `forbidden`, `no-elf`, `too-short`, or the error of reading it."""
     found: Optional[str] = None
     """A file of that name that is not a library."""
 
@@ -107,18 +107,18 @@ class LoadedObject(NamedTuple):
     runpath: tuple[str, ...]
     """Directories of its DT_RUNPATH."""
     found_by: Optional[SearchRule] = None
-    """The rule of the search that led to it; None if it is the first or preloaded."""
+    """The search rule that found it; None for the first object and preloaded ones."""
     needed_by: Optional[str] = None
-    """The file that needs it, and whose search led to it; None as for `found_by`."""
+    """The file whose search found it; None as for `found_by`."""
 
 
 class Hit(NamedTuple):
-    """What a search leads to."""
+    """The result of a search."""
 
     file: ContainerFile
     rule: SearchRule
     certain: bool = True
-    """Whether the program gets it on every processor; else on some, and this one is unknown."""
+    """Whether every processor gets it; else only some do, and this one is unknown."""
 
 
 class Glibc(NamedTuple):
@@ -172,7 +172,7 @@ class Loader:
 
     @property
     def forbidden_directory(self) -> Optional[str]:
-        """The first directory in which a C library may be and may not be read; None if there is none."""
+        """The first directory whose C library, if it has one, may not be read."""
         places = (*_DEFAULT_DIRECTORIES, *self.directories)
         idents = ((place, self.tree.ident(f"{place}/{LIBC}")) for place in places)
         return next((at for at, ident in idents if isinstance(ident, Missing) and ident.why == "forbidden"), None)
@@ -183,29 +183,27 @@ class Loader:
         return hit.file.tree_path if isinstance(hit, Hit) else None
 
     def elf_facts(self, soname: str) -> Optional[ElfFacts]:
-        """Return the ELF facts of the file of *soname*; None if there is none, or it is damaged."""
+        """Return the ELF facts of the library *soname*; None if it is missing or damaged."""
         path = self.find(soname)
         return None if path is None else or_none(self.tree.elf(path))
 
     def paths(self, soname: str) -> Iterator[str]:
-        """Yield the paths at which the loader looks for *soname*: of the cache, then of the directories."""
+        """Yield the paths at which the loader looks for *soname*: those in the cache, then the directories."""
         return (path for path, *_ in self._search.candidates(soname))
 
     def locate(self, path: str) -> Optional[ContainerFile]:
-        """Return the file at *path*; None if there is none."""
         at = self.tree.resolve(path)
         return None if isinstance(at, Missing) else ContainerFile(path, self.tree, at, None, None, "")
 
     def cached(self, soname: str) -> tuple[LdCacheEntry, ...]:
-        """Return the entries of *soname* in the cache."""
         entries = self._cache.entries_named(soname) if self._cache else ()
         return tuple(entry for entry in entries if entry.path.startswith("/"))
 
     @cached_property
     def default_directories(self) -> tuple[RootedPath, ...]:
-        """The directories that programs search after the cache, also those of 32-bit programs.
+        """The directories that programs search after the cache, including those of 32-bit programs.
 
-        Only ldconfig reads ld.so.conf: its directories are included if there is no cache yet.
+        Only ldconfig reads ld.so.conf; without a cache its directories are included.
         """
         configured = () if self._cache else self._configured
         places = (*_multiarch(self.tree), *_DEFAULT_DIRECTORIES, *_DEFAULT_DIRECTORIES_32)
@@ -259,7 +257,7 @@ class LibrarySearch:
     def _first(
         self, name: str, consumer: Optional[LoadedObject], musl: Optional[tuple[str, ...]]
     ) -> Union[Hit, LoadFailure]:
-        """Return the first file for *name*; any file that is not ELF ends the search of a program."""
+        """Return the first file for *name*. A file that is not ELF ends the search of a program."""
         needed_by = "" if consumer is None else consumer.file.path
         if "/" in name or not name:
             file = self._locate(name) if name.startswith("/") and not self._distrusts_cache else None
@@ -273,7 +271,7 @@ class LibrarySearch:
             file, is_elf = self._usable(place[0], consumer)
             if file is not None:
                 return Hit(file, place[1], True) if is_elf else library_failure(name, needed_by, file)
-        for path, rule, _ in uncertain:  # found on the right processor, and so not reported as missing
+        for path, rule, _ in uncertain:  # some processors use these, so the library is not reported as missing
             file, is_elf = self._usable(path, consumer)
             if file is not None:
                 return Hit(file, rule, False) if is_elf else library_failure(name, needed_by, file)
@@ -282,7 +280,7 @@ class LibrarySearch:
     def candidates(
         self, name: str, consumer: Optional[LoadedObject] = None, musl: Optional[tuple[str, ...]] = None
     ) -> Iterator[tuple[str, SearchRule, bool]]:
-        """Yield each path for *name*, in order, with the rule, and whether the processor surely uses it."""
+        """Yield each path for *name*, in order, its rule, and whether this processor certainly uses the path."""
         rpaths, runpath = ((), ()) if consumer is None else (consumer.rpaths, consumer.runpath)
         if musl is not None:
             yield from ((f"{directory}/{name}", "library-path", True) for directory in self._library_path)
@@ -308,7 +306,7 @@ class LibrarySearch:
             yield from self._in_directory(directory, name, arch, "default")
 
     def _usable(self, path: str, consumer: Optional[LoadedObject]) -> tuple[Optional[ContainerFile], bool]:
-        """Return the file at *path*, None if the loader skips it, as one for another machine; and whether it is ELF."""
+        """Return the file at *path*, None if the loader skips it (another architecture); and whether it is ELF."""
         file = self._locate(path) if path.startswith("/") else None
         if file is None:
             return None, False
@@ -323,17 +321,16 @@ class LibrarySearch:
         return file if is_like else None, True
 
     def _existing_directories(self, directories: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the *directories* that may exist, once for all names: a search path may have thousands."""
-        existing = self._existing.get(directories)
+        existing = self._existing.get(directories)  # once for all names: a search path may have thousands
         if existing is None:
             existing = tuple(path for path in directories if path[:1] != "/" or self._has_directory(path) is not False)
             self._existing[directories] = existing
         return existing
 
     def directories(self, search_path: Optional[str], origin: str, arch: str) -> tuple[str, ...]:
-        """Return the directories of a DT_RPATH or DT_RUNPATH, for each value that $PLATFORM may have.
+        """Return the directories of a DT_RPATH or DT_RUNPATH, for each possible value of $PLATFORM.
 
-        A directory with a token for which the loader has no value is ignored.
+        The loader ignores a directory with a token for which it has no value.
         """
         directories: list[str] = []
         for part in search_path.split(":") if search_path else ():
@@ -345,7 +342,7 @@ class LibrarySearch:
         return tuple(directories)
 
     def glibc_version(self, arch: str) -> Optional[str]:
-        """Return the version of the container's glibc for *arch*; None if it has none."""
+        """Return the version of the container's glibc for *arch*; None without glibc."""
         glibc = self._glibc(arch or None)
         return None if glibc is None else glibc.version
 
@@ -354,7 +351,6 @@ class LibrarySearch:
         return None if glibc is None else self._replace_glibc(glibc)
 
     def _values(self, token: str, origin: str, arch: str) -> tuple[str, ...]:
-        """Return the values that *token* may have; empty if the loader has none."""
         if token == "ORIGIN":
             return (origin,)
         if token == "PLATFORM":
@@ -372,20 +368,19 @@ class LibrarySearch:
         yield f"{directory}/{name}", rule, True
 
     def _subdirectories(self, directory: str, arch: str) -> tuple[str, ...]:
-        """Return the existing subdirectories of *directory* for some processors that the loader searches."""
         names = self._below.get((directory, arch))
         if names is None:
             glibc = self.glibc_version(arch)
             firsts = dict.fromkeys(name.split("/")[0] for name in hwcaps_subdirectories(arch, glibc, None))
             has_any = any(self._has_directory(f"{directory}/{first}") for first in firsts)
-            # Most images have none: then the processor is not read.
+            # Most images have no such directory: the processor need not be read.
             every = hwcaps_subdirectories(arch, glibc, self._cpu) if has_any else ()
             names = tuple(name for name in every if self._has_directory(f"{directory}/{name}"))
             self._below[directory, arch] = names
         return names
 
     def _cached(self, soname: str, arch: str) -> Iterator[tuple[str, bool]]:
-        """Return the cache's paths for *soname*, those for the best processor first."""
+        """Return the cache's paths for *soname*, the best for this processor first."""
         entries = self._loader.cached(soname)
         plain = [(entry.path, True) for entry in entries if not entry.hwcap]
         if len(plain) == len(entries) or self._distrusts_cache:
@@ -408,14 +403,14 @@ class LibrarySearch:
 
 
 def library_failure(name: str, needed_by: str, file: Optional[ContainerFile]) -> LoadFailure:
-    """Return why *needed_by* does not get *name*: there is none, or *file* is not a library that can be read."""
+    """Return why *needed_by* does not get *name*: it is missing, or *file* is not a readable library."""
     return LoadFailure(
         "missing", name, None, needed_by, refusal_reason(file) if file else "absent", file.path if file else None
     )
 
 
 def refusal_reason(file: ContainerFile) -> str:
-    """Return why the loader does not take *file*, as in `Failure.why`."""
+    """Return why the loader refuses *file*, as in `LoadFailure.why`."""
     elf = file.tree.elf(file.tree_path)
     if isinstance(elf, Missing) and elf.why == "unreadable":
         facts = file.tree.stat(file.tree_path)
@@ -427,7 +422,6 @@ def refusal_reason(file: ContainerFile) -> str:
 
 
 def _replacing(token: str, value: str) -> Callable[[re.Match[str]], str]:
-    """Return a function for `re.sub` that replaces only *token* by *value*."""
     return lambda match: value if token in match.groups() else match[0]
 
 
@@ -436,7 +430,7 @@ def _multiarch(tree: Tree) -> list[RootedPath]:
 
 
 def unusual_glibc_directories(tree: Tree) -> tuple[str, ...]:
-    """Return where a glibc outside the usual directories may be: where usual loaders lead, or in a store, newest first.
+    """Return possible directories of a glibc elsewhere: where the usual loaders lead, or in a store, newest first.
 
     Source: alpine-pkg-glibc `APKBUILD`, with /usr/glibc-compat; nixpkgs `pkgs/build-support/docker`.
     """
@@ -448,7 +442,6 @@ def unusual_glibc_directories(tree: Tree) -> tuple[str, ...]:
 
 
 def _existing(tree: Tree, directories: Iterable[str]) -> tuple[RootedPath, ...]:
-    """Return the *directories* that exist, resolved, each once."""
     places = (tree.find(directory) for directory in directories)
     return tuple(dict.fromkeys(at.path for at in places if isinstance(at, ResolvedFile) and at.stat.kind == "dir"))
 
@@ -457,7 +450,7 @@ _VERSION = re.compile(r"^([A-Z]+)_([0-9]+(?:\.[0-9]+)*)$")
 
 
 def newest_version(definitions: Iterable[str], prefix: str) -> Optional[str]:
-    """Return the newest version among *definitions* that starts with *prefix*: `GLIBC_2.36` -> `2.36`."""
+    """Return the newest version of *definitions* with *prefix*: `GLIBC_2.36` -> `2.36`."""
     matches = (_VERSION.match(definition) for definition in definitions)
     versions = (match.group(2) for match in matches if match and match.group(1) == prefix)
     return max(versions, key=version_key, default=None)

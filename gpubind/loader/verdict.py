@@ -11,21 +11,21 @@ from gpubind.model import FileGroup, HostFile, ImageFacts, RootedPath
 
 
 class Unfit(NamedTuple):
-    """Why a file of the host cannot be loaded, or run, in an image."""
+    """The reason why a file of the host cannot be loaded or executed in an image."""
 
     rule: Literal["libc", "architecture", "no-libc", "no-loader", "dependency"]
     library: Optional[str] = None
     """The library that is missing, or that does not define a version."""
     needed: Optional[str] = None
-    """The newest such version, `GLIBC_2.38`; the file's architecture; its loader."""
+    """The newest missing version, `GLIBC_2.38`; else the file's architecture or loader."""
     image_has: Optional[str] = None
-    """What the image has instead: a version, an architecture, `musl`; None if nothing of that kind."""
+    """The image's counterpart: a version, an architecture, `musl`; None without one."""
     is_left_out: bool = False
-    """Whether the host has *library*, and it is left out, too."""
+    """Whether the host has *library*, and the plan leaves it out."""
 
     @property
     def is_total(self) -> bool:
-        """Whether the image cannot load any file of the host: one finding reports it for all."""
+        """Whether the image can load no file of the host; one finding then reports it for all files."""
         return self.rule == "architecture" or (self.rule == "no-libc" and self.needed is None)
 
     @property
@@ -48,13 +48,13 @@ class Unfit(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """A soname of which neither the image's copy nor the host's satisfies all consumers."""
+    """A soname for which neither the image's copy nor the host's satisfies all consumers."""
 
     soname: str
     undefined_in_image: str
     """A version that the image's copy does not define."""
     needed_by: str
-    """The file that needs it."""
+    """The file that needs that version."""
     undefined_in_host: str
     """A version that the host's copy does not define, and that programs of the image may need."""
 
@@ -71,19 +71,19 @@ class LibcReplacement(NamedTuple):
     """The host's glibc, which is newer than the image's."""
 
     version: str
-    """The host's, `2.41`."""
+    """The host's version, `2.41`."""
     files: tuple[HostFile, ...]
-    """The files that would replace the image's; empty if they cannot."""
+    """The files that would replace the image's; empty if none may."""
     refusal: tuple[str, ...] = ()
-    """Why they cannot: a case of the finding `libc-refused`, and its subject."""
+    """Why none may: a case of the finding `libc-refused`, and its subject."""
     enables: tuple[RootedPath, ...] = ()
-    """The files of the host that only load with it."""
+    """The host files that load only with this glibc."""
     is_used: bool = False
-    """Whether it replaces the image's."""
+    """Whether this glibc replaces the image's."""
 
 
 ImageSideReason = Union[Literal["complete", "unneeded"], Conflict]
-"""Why a library is the image's: the image's copy defines all that is needed of it; no file of the host needs it; or
+"""Why the image's copy of a library is used: it defines every needed version; no file of the host needs the library; or
 neither copy satisfies all consumers.
 """
 
@@ -95,25 +95,24 @@ class ImageFit(NamedTuple):
     unfit: Mapping[RootedPath, Unfit]
     """By the host file's path."""
     image_groups: tuple[tuple[FileGroup, bool], ...]
-    """The vendor-neutral groups of which the image has its own copy, each with whether it is for 32-bit programs."""
+    """The vendor-neutral groups that the image provides; True: for 32-bit programs."""
     image_userspaces: Mapping[FileGroup, str] = MappingProxyType({})
-    """By group, the library that shows that the image has that user space."""
+    """By group, the library that shows that the image has the user space."""
     for_video: tuple[FileGroup, ...] = ()
-    """The user spaces that the image neither has nor needs: what it has for the GPUs is video, and needs nodes only."""
+    """The user spaces that the image neither has nor needs: it only has video drivers, which need only nodes."""
     for_others: tuple[FileGroup, ...] = ()
     """The user spaces that the image neither has nor needs: it has the software of the vendor's accelerators."""
     image_side: Mapping[RootedPath, ImageSideReason] = MappingProxyType({})
-    """By path, why a file of the host's user space is left out in favour of the image's."""
+    """By path, why the image's copy replaces a file of the host's user space."""
     conflicts: tuple[Conflict, ...] = ()
     unfit_compat: Mapping[RootedPath, Unfit] = MappingProxyType({})
     """By path, why the image cannot load its own compat libcuda."""
     serves: Optional[str] = None
-    """The newest CUDA version that the host's libcuda supports, by its note; None if it has none."""
+    """The newest CUDA version that the host's libcuda supports, from its note; None without one."""
     libc: Optional[LibcReplacement] = None
-    """The host's glibc, if it is newer, and is asked for or needed."""
-
+    """The host's glibc, if it is newer, and requested or needed."""
     gbm: tuple[str, ...] = ()
-    """Where the image's copies of libgbm look for backends, if the host provides one."""
+    """The directories in which the image's copies of libgbm look for backends, if the host provides one."""
 
     @property
     def lacks_glibc(self) -> bool:
@@ -122,6 +121,6 @@ class ImageFit(NamedTuple):
 
 
 def lacking(versions: Iterable[str], defined: Iterable[str]) -> tuple[str, ...]:
-    """Return those of *versions* that are not *defined*; a library that defines none satisfies everybody."""
+    """Return the *versions* that are not *defined*; a library that defines none satisfies everybody."""
     definitions = frozenset(defined)
     return tuple([version for version in versions if version not in definitions]) if definitions else ()

@@ -1,7 +1,7 @@
 """The config.json of an OCI bundle: the facts that a plan needs, and the same text with a plan's edits.
 
-Everything else stays as it was: unknown members, their order, the indentation. An annotation records the edits, and
-those of an earlier plan are taken back first: to edit twice is to edit once.
+Unknown members, their order and the indentation stay unchanged. An annotation records the edits. Edits of an earlier
+plan are undone first, so that editing twice has the effect of editing once.
 
 Source: OCI runtime-spec 1.0 to 1.2, `config.md` and `config-linux.md`.
 """
@@ -27,7 +27,7 @@ _PLAN_MEMBERS = ("ociVersion", "process", "root", "mounts", "linux", "annotation
 """Members of a config.json that concern a plan."""
 ANNOTATION = "gpubind.edits"
 _DEVICE_ACCESS = "rw"
-"""What the device cgroup allows: the runtime makes the nodes, so the container needs not."""
+"""The access in the device cgroup, without `m`: the runtime creates the nodes."""
 _FORMAT = Format("bad-bundle", "malformed config.json of a bundle")
 _DECODER = Decoder(
     _FORMAT,
@@ -53,21 +53,21 @@ _KEYS = (
     *("mounts.destination", "mounts.type", "mounts.source", "mounts.options"),
     *("linux.devices.path", "linux.namespaces.type", "hooks.prestart.path"),
 )
-"""Keys that are read or written; `a.b` is a member of the member `a`, or of each element of the list `a`."""
+"""Keys that are read or written; `a.b` is a member of `a`, or of each element of the list `a`."""
 
 
 class BundleMount(NamedTuple):
-    """One of a bundle's mounts."""
+    """A mount of a bundle."""
 
     destination: str
     type: str = ""
     source: str = ""
-    """A relative one is below the bundle."""
+    """A relative path is below the bundle."""
     options: tuple[str, ...] = ()
 
     @property
     def is_bind(self) -> bool:
-        """Whether it is a file or directory of the host."""
+        """Whether its source is a file or directory of the host."""
         return self.type == "bind" or "bind" in self.options or "rbind" in self.options
 
 
@@ -80,12 +80,11 @@ class _Hook(NamedTuple):
 
     @property
     def program(self) -> str:
-        """Its name."""
         return self.path.rpartition("/")[2]
 
 
 class Bundle(NamedTuple):
-    """A bundle, as it is without gpubind's edits."""
+    """A bundle without gpubind's edits."""
 
     oci_version: str
     process: dict[str, Any]
@@ -93,37 +92,35 @@ class Bundle(NamedTuple):
     """The root file system; a relative path is below the bundle."""
     args: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
-    """`NAME=VALUE`, as it has them."""
+    """Lines `NAME=VALUE`."""
     working_directory: str = "/"
     mounts: tuple[BundleMount, ...] = ()
     devices: tuple[_Device, ...] = ()
-    """Device nodes that the runtime makes."""
+    """Device nodes that the runtime creates."""
     rules: tuple[dict[str, Any], ...] = ()
-    """Of the device cgroup."""
+    """The rules of the device cgroup."""
     namespaces: tuple[dict[str, Any], ...] = ()
     mappings: tuple[dict[str, Any], ...] = ()
     annotations: Optional[dict[str, Any]] = None
     prestart: tuple[_Hook, ...] = ()
-    """What runs before the start, in the host's namespaces."""
+    """Hooks that run before the start, in the host's namespaces."""
     text: str = ""
-    """Of its config.json."""
+    """The text of its config.json."""
     directory: str = ""
-    """Where the bundle is, absolute; empty if only its text is known."""
+    """The absolute path of the bundle; empty if only its text is known."""
     is_writable: bool = True
-    """Whether the caller may write to the root file system: the runtime makes mount points there."""
+    """Whether the caller may write to the root file system, where the runtime creates mount points."""
     is_engines: bool = False
-    """Whether an engine has just written it: an annotation of gpubind's is then the user's or the image's, and means
-    nothing.
-    """
+    """Whether an engine has just written it. Its annotation is then the user's or the image's, and is ignored."""
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Paths of device nodes that the runtime makes."""
+        """Paths of device nodes that the runtime creates."""
         return tuple(device.path for device in self.devices)
 
     @property
     def has_user_namespace(self) -> bool:
-        """Whether it names one, or maps users."""
+        """Whether it names a user namespace, or maps users."""
         return bool(self.mappings) or any(namespace.get("type") == "user" for namespace in self.namespaces)
 
     @property
@@ -133,28 +130,28 @@ class Bundle(NamedTuple):
 
 
 class BundleEdits(NamedTuple):
-    """Changes of a config.json."""
+    """Changes to a config.json."""
 
     mounts: tuple[BundleMount, ...] = ()
     nodes: tuple[DeviceNode, ...] = ()
-    """Made by the runtime."""
+    """Nodes that the runtime creates."""
     allowed: tuple[DeviceNode, ...] = ()
-    """Allowed by the device cgroup."""
+    """Nodes that the device cgroup allows."""
     env: tuple[tuple[str, Optional[str]], ...] = ()
     """Each variable's value; None removes it."""
     groups: tuple[int, ...] = ()
-    """Groups that the process gets, too."""
+    """Additional groups of the process."""
     without_hooks: tuple[str, ...] = ()
     """Names of programs whose prestart hooks are removed."""
 
 
 class _Annotation(NamedTuple):
-    """Edits, as the annotation records them."""
+    """Edits in the form of the annotation."""
 
     added: tuple[tuple[tuple[str, ...], tuple[Any, ...]], ...]
-    """The path of each list, and what was appended to it."""
+    """The path of each list, and the items appended to it."""
     env: tuple[tuple[Annotated[int, range(1 << 32)], Optional[str], Optional[str]], ...]
-    """Of each change of `process.env`: its place, the line before and the line after it."""
+    """For each change of `process.env`: its index, the old line and the new line."""
 
 
 def parse_bundle(data: bytes, *, is_engines: bool = False) -> Bundle:
@@ -173,7 +170,7 @@ def _bundle(document: dict[str, Any]) -> Bundle:
 
 
 def apply_edits(bundle: Bundle, edits: BundleEdits) -> str:
-    """Return the text of *bundle* with *edits*: equal edits give equal text, whatever gpubind had edited before."""
+    """Return the text of *bundle* with *edits*: equal edits give equal text, whatever gpubind edited before."""
     document = json.loads(bundle.text)
     members = (
         (("mounts",), [mount._asdict() for mount in edits.mounts]),
@@ -200,9 +197,7 @@ def apply_edits(bundle: Bundle, edits: BundleEdits) -> str:
 
 
 def _edit_engines(document: dict[str, Any], bundle: Bundle, edits: BundleEdits) -> None:
-    """Do the edits that only the config.json of an engine gets: its next start has a new one, from which nothing needs
-    to be taken back.
-    """
+    """Apply the edits that only an engine's config.json gets. Nothing undoes them: each start has a new file."""
     groups = _list_at(document, ("process", "user", "additionalGids")) if edits.groups else []
     groups.extend(group for group in edits.groups if group not in groups)
     if bundle.prestart and edits.without_hooks:
@@ -213,7 +208,7 @@ def _edit_engines(document: dict[str, Any], bundle: Bundle, edits: BundleEdits) 
 def relocated_config(text: str, bundle: Bundle, args: Sequence[str], terminal: Optional[bool]) -> str:
     """Return *text*, the edited config.json of *bundle*, for a bundle in another directory that runs *args*.
 
-    *terminal* None: as the bundle has it.
+    *terminal* None: as in the bundle.
     """
     document = json.loads(text)
     document["process"]["args"] = list(args)
@@ -232,14 +227,13 @@ def absolute_path(bundle: Bundle, path: str) -> str:
 
 
 def _loads(data: bytes) -> tuple[str, dict[str, Any]]:
-    """Return the text, and its value. Errors: for what is ambiguous to readers, and what cannot be written again."""
+    """Return the text and its value. Errors: for a document that is ambiguous, or cannot be written again."""
     value = _DECODER.decode(dict[str, Any], parse_exact_json(data, SIZE_LIMIT, _FORMAT))
     _need_one_reading(value, _tree_of(_KEYS))
     return data.decode("utf-8"), value
 
 
 def _tree_of(paths: Iterable[str]) -> dict[str, Any]:
-    """Return the keys of *paths* as nested dictionaries."""
     tree: dict[str, Any] = {}
     for path in paths:
         subtree = tree
@@ -249,9 +243,9 @@ def _tree_of(paths: Iterable[str]) -> dict[str, Any]:
 
 
 def _need_one_reading(value: Any, keys: Mapping[str, Any], place: str = "") -> None:
-    """Errors: for a key in *value* that differs from a *keys* one only in case: to runc, not to crun, it is the same.
+    """Raise for a key in *value* that differs from one of *keys* only in case: to runc, not to crun, it is the same.
 
-    *place*: the key of *value* itself.
+    *place*: the key of *value*.
     """
     if isinstance(value, list):
         for number, element in enumerate(value):
@@ -273,7 +267,6 @@ def _numbers(node: DeviceNode) -> dict[str, Any]:
 
 
 def _list_at(document: dict[str, Any], path: Sequence[str]) -> list[Any]:
-    """Return the list at *path*; create it if it is not there."""
     current: Any = document
     for depth, key in enumerate(path, 1):
         if current.get(key) is None:
@@ -283,7 +276,7 @@ def _list_at(document: dict[str, Any], path: Sequence[str]) -> list[Any]:
 
 
 def _set_variables(lines: list[Any], env: Sequence[tuple[str, Optional[str]]]) -> list[list[Any]]:
-    """Change *lines* of `process.env`. Return the place of each change, the line before and the line after it."""
+    """Change *lines* of `process.env`. Return the index of each change, the old and the new line."""
     changes: list[list[Any]] = []
     for name, value in env:
         places = [place for place, line in enumerate(lines) if line.partition("=")[0] == name]

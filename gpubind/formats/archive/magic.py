@@ -1,14 +1,14 @@
-"""Kinds of files, images and others, by their first bytes.
+"""Kinds of files, by their first bytes.
 
-The superblock of ext2 and its successors is at 1024; images of Singularity 2 have one line of a script before squashfs.
+The superblock of ext2 to ext4 is at byte 1024. An image of Singularity 2 has one line of a script before squashfs.
 """
 
 from __future__ import annotations
 
 HEAD_SIZE = 2048
-"""The bytes at the beginning of a file that decide here."""
+"""The number of first bytes that decide."""
 UNSUPPORTED_COMPRESSIONS = {"xz": b"\xfd7zXZ\0", "bzip2": b"BZh"}
-"""First bytes of compressions that are not read here."""
+"""The first bytes of unsupported compressions."""
 _MEANINGS = (
     *(
         (0, head, f"it is compressed with {by}", f"unpack it first: `{by} -dk`")
@@ -41,7 +41,7 @@ def is_squashfs(head: bytes) -> bool:
 
 
 def describe_header(head: bytes) -> tuple[str, str]:
-    """Return the kind of the file with the first bytes *head* (2048 are enough), and how to make an image of it."""
+    """Return the kind of the file with the first bytes *head* (2048 are enough), and how to make an image from it."""
     matches = ((meaning, remedy) for at, magic, meaning, remedy in _MEANINGS if head.startswith(magic, at))
     start = head[:8]
     shown = start.decode("ascii", "replace")

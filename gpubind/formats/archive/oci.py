@@ -2,7 +2,7 @@
 
 Source: OCI image-spec `image-index.md`, `manifest.md`, `config.md`, `descriptor.md`, `layer.md`; Docker "Image
 Manifest V2, Schema 2" and its "Image Specification v1.2" (`manifest.json`). Unknown fields are ignored, as the
-specification asks for.
+specification requires.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from gpubind.frozen import NamedTuple
 from gpubind.model.plain import Decoder
 
 DOCUMENT_LIMIT = 4 << 20
-"""Bytes of one document, as registries have it."""
+"""Bytes of one document; registries have the same limit."""
 MEMBERS_LIMIT = 4096
 """Members of one list: layers, images, variables."""
 _NAME_ANNOTATIONS = ("org.opencontainers.image.ref.name", "io.containerd.image.name")
 WHITEOUT = ".wh."
-"""How the name begins of a file that hides what lower layers have there."""
+"""The prefix of a file that hides a file of lower layers."""
 OPAQUE = ".wh..wh..opq"
-"""A file that hides all that lower layers have in its directory."""
+"""A file that hides all files of lower layers in its directory."""
 _OVERLAYS = ("overlay", "overlay2", "fuse-overlayfs")
 """The storage drivers that unpack each layer into a separate directory."""
 
@@ -46,7 +46,7 @@ _DIGEST = re.compile(r"(?=.{,200}\Z)[a-z0-9]+(?:[+._-][a-z0-9]+)*:[a-zA-Z0-9=_-]
 
 _FORMAT = Format("bad-oci", "malformed image description")
 damaged = _FORMAT.damaged
-"""Returns the error about a description that is malformed at a key or path."""
+"""Returns the error about a malformed description, with the key or path."""
 _OCI = Decoder(
     _FORMAT,
     prefix="key ",
@@ -84,7 +84,7 @@ class OciDescriptor(NamedTuple):
     annotations: Optional[dict[str, Any]] = None
     os: Optional[str] = None
     arch: Optional[str] = None
-    """In Go's words: `amd64`."""
+    """Go's name of the architecture: `amd64`."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ class OciDescriptor(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Where the blob is in a layout: `blobs/sha256/...`."""
+        """The path of the blob in a layout: `blobs/sha256/...`."""
         return "blobs/" + self.digest.replace(":", "/", 1)
 
 
@@ -129,30 +129,30 @@ class InspectedImage(NamedTuple):
     upper: str = ""
     lower: str = ""
     id: str = ""
-    """The digest of its configuration, or of its manifests, which name all that is in it."""
+    """The digest of its configuration, or of its manifests."""
     arch: str = ""
     parts: tuple[str, ...] = ()
     """The digests of its layers. An image for several architectures has one ID, and layers for each."""
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The directories that its layers are unpacked into, the uppermost first; none where the store has others."""
+        """The directories of its unpacked layers, the uppermost first; empty for other storage drivers."""
         has_layers = self.upper and self.driver in _OVERLAYS
         return (self.upper, *filter(None, self.lower.split(":"))) if has_layers else ()
 
 
 def parse_env_lines(env: Iterable[str]) -> dict[str, str]:
-    """Return the variables of lines `NAME=VALUE`. Of one that is set twice, the last value."""
+    """Return the variables of lines `NAME=VALUE`. The last value of a variable takes precedence."""
     return dict(line.partition("=")[::2] for line in env)
 
 
 def is_layer_type(media_type: str) -> bool:
-    """Return whether *media_type* is a layer that can be read: a tar, plain, gzip or zstd."""
+    """Return whether *media_type* is a supported layer: a tar, plain, gzip or zstd."""
     return re.fullmatch(_LAYER_TYPE, media_type) is not None
 
 
 def parse_oci_index(data: bytes) -> tuple[OciDescriptor, ...]:
-    """Return the descriptors in an index. Errors: `FormatError` (code `bad-oci`) with the key."""
+    """Return the descriptors of an index. Errors: `FormatError` (code `bad-oci`) with the key."""
     return _OCI.decode(_Index, parse_json(data, DOCUMENT_LIMIT, _FORMAT)).manifests
 
 
@@ -172,7 +172,7 @@ def parse_docker_manifest(data: bytes) -> tuple[DockerImage, ...]:
 
 
 def parse_inspected(data: bytes) -> InspectedImage:
-    """Return the one image that a store describes. Errors: `FormatError` (code `bad-oci`) with the key."""
+    """Return the only image in *data*. Errors: `FormatError` (code `bad-oci`) with the key."""
     images = _DOCKER.decode(tuple[InspectedImage, ...], parse_json(data, DOCUMENT_LIMIT, _FORMAT))
     if len(images) != 1:
         raise damaged(f"{len(images)} images where one is wanted")

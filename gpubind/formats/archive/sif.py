@@ -1,4 +1,4 @@
-"""SIF, the image file of Apptainer and SingularityCE: the header and the descriptors, not what they describe.
+"""SIF, the image file of Apptainer and SingularityCE: the header and the descriptors, not the objects.
 
 Source: github.com/sylabs/sif `pkg/sif` (the same in apptainer/sif): a global header of 128 bytes, then a table of
 descriptors of 585 bytes each, all little endian and packed; checked against files that Apptainer 1.4 wrote.
@@ -31,19 +31,19 @@ _damaged = Format("bad-sif", "damaged SIF file").damaged
 
 
 class SifDescriptor(NamedTuple):
-    """One object in the file; *offset* and *size* are checked to lie in it."""
+    """One object in the file. `offset` and `size` have been checked against the file."""
 
     data_type: int
     offset: int
     size: int
     file_system: Optional[str]
-    """What a partition holds, of `_FILE_SYSTEMS`; None for other objects, `type-N` for an unknown one."""
+    """The file system of a partition, from `_FILE_SYSTEMS`, `type-N` for an unknown one; None for other objects."""
     primary: bool
-    """Whether it is the partition that a container runs from."""
+    """Whether it is the partition with the container's root file system."""
 
 
 def parse_sif_header(data: bytes) -> tuple[int, int]:
-    """Return where the table of descriptors is, by the first `HEADER_SIZE` bytes of a file, and its size in bytes.
+    """Return the offset and the size in bytes of the table of descriptors, from the first `HEADER_SIZE` bytes.
 
     Errors: `FormatError` (code `bad-sif`) with the byte offset.
     """
@@ -87,7 +87,7 @@ def parse_sif_descriptors(data: bytes, base: int, table_size: int, file_size: in
 
 
 def primary_partition(descriptors: tuple[SifDescriptor, ...]) -> Optional[SifDescriptor]:
-    """Return the partition that a container runs from; None if there is none.
+    """Return the partition with the root file system; None if there is none.
 
     Errors: `FormatError` (code `bad-sif`) if there are several.
     """

@@ -1,13 +1,12 @@
 """squashfs 4.0, the file system in SIF files, read from bytes at offsets.
 
 Source: the kernel's `Documentation/filesystems/squashfs.rst` and `fs/squashfs/squashfs_fs.h`; checked against what
-mksquashfs 4.5 writes. All numbers are little endian. Not read, because no fact of an image is in them: the options of
-the compressor, the table for NFS, extended attributes, and the indexes of large directories, which only make one name
-quicker to find.
+mksquashfs 4.5 writes. All numbers are little endian. Not read, because they contain no needed fact: the options of the
+compressor, the table for NFS, extended attributes, and the indexes of large directories, which only speed up lookups.
 
-An image is read as far as is asked for: an inode, the listing of a directory, some bytes of a file. Everything is
-bounded, whatever an image claims: what a block unpacks to, what all of them unpack to, what listings hold in all, and
-what is kept. Nothing is walked, so nothing is recursive.
+Only requested parts are read: an inode, the listing of a directory, some bytes of a file. Limits bound the size of each
+unpacked block, of all blocks, of all listings and of the caches, whatever an image claims. No function walks a tree, so
+none is recursive.
 """
 
 from __future__ import annotations
@@ -52,47 +51,47 @@ _KINDS: tuple[tuple[FileKind, int], ...] = (
     ("fifo", stat.S_IFIFO),
     ("socket", stat.S_IFSOCK),
 )
-"""By an inode's type less one; the seven extended types follow in the same order."""
+"""The kind by an inode's type minus one; the seven extended types follow in the same order."""
 _BASIC = tuple(map(struct.Struct, ("<IIHHI", "<IIII", "<II", "<II", "<II", "<I", "<I")))
 _EXTENDED = tuple(map(struct.Struct, ("<IIIIHHI", "<QQQIIII", "<II", "<III", "<III", "<II", "<II")))
-"""What follows the header of an inode, but for what has no fixed size."""
+"""The parts of fixed size after the header of an inode."""
 
 damaged = Format("bad-squashfs", "damaged squashfs image").damaged
 bomb = IMAGE_BOMB.damaged
 
 _METADATA_SIZE = 8192
-"""Bytes that a metadata block unpacks to; the last one of a table may have fewer."""
+"""Bytes of an unpacked metadata block; the last block of a table may have fewer."""
 _METADATA_KEPT = 512  # 4 MiB
 _DATA_KEPT = 16  # blocks of up to 1 MiB
 _LISTING_LIMIT = 24 << 20  # a directory of 500,000 files
 ALL_LISTINGS_LIMIT = 64 << 20
-"""Bytes of the listings of all directories that are looked at in one image."""
+"""Bytes of all listings that are read in one image."""
 NAMES_LIMIT = 1 << 19
-"""Names in these; each costs about 200 bytes of memory."""
+"""Names in these listings; each takes about 200 bytes of memory."""
 _BLOCK_SIZES_STEP = _METADATA_SIZE // 4
 _BLOCKS_LIMIT = 1 << 20  # of one file: 128 GiB in blocks of the usual size
 FILE_UNPACKED_LIMIT = 64 << 20
-"""Bytes for one look at one file; an ELF file's facts lie in about ten blocks."""
+"""Bytes that are unpacked for one open file; an ELF file's facts are in about ten blocks."""
 _UNPACKED_ALLOWANCE = 512 << 20
 _UNPACKED_RATIO = 20
-"""Bytes that all blocks may unpack to: the allowance, and so many for each byte that was read or that the image has."""
+"""Unpacked bytes of all blocks: the allowance, and so many for each byte that was read, up to the image's size."""
 
 ReadAt = Callable[[int, int], bytes]
-"""The bytes at an offset, given the offset and how many; fewer only where the image ends."""
+"""Returns the bytes at an offset, given their number; fewer only at the end of the image."""
 
 _POINTER = struct.Struct("<Q")
 _FRAGMENT = struct.Struct("<QI4x")
 
 
 class Superblock(NamedTuple):
-    """The first 96 bytes, as far as they are needed. Offsets count from the start of the image, in bytes."""
+    """The needed fields of the first 96 bytes. Offsets count from the start of the image, in bytes."""
 
     block_size: int
-    """Bytes that a block of a file unpacks to."""
+    """Bytes of an unpacked block of a file."""
     compression: str
-    """Of `_COMPRESSIONS`, or `number N`."""
+    """A name in `_COMPRESSIONS`, or `number N`."""
     bytes_used: int
-    """Of the image; padding may follow."""
+    """The size of the image; padding may follow."""
     root: int
     """The reference of the root directory's inode."""
     fragments: int
@@ -107,9 +106,9 @@ class MetadataReference(NamedTuple):
     """A place in metadata."""
 
     block: int
-    """Where the metadata block starts in the image, in bytes."""
+    """The offset of the metadata block in the image, in bytes."""
     offset: int
-    """In what the block unpacks to."""
+    """The offset in the unpacked block."""
 
     def __str__(self) -> str:
         return f"byte {self.block}, offset {self.offset}"
@@ -122,21 +121,21 @@ class Inode(NamedTuple):
     mode: int
     """Permission bits with set-id and sticky, e.g. 0o644."""
     uid: int
-    """Index into the table of ids, as *gid* is."""
+    """Index into the table of ids, like `gid`."""
     gid: int
     size: int
     """Bytes: of a file's data, of a directory's listing, of a link's target; else 0."""
     start: int
-    """Of a file: where its first block starts in the image. Of a directory: where the metadata block with its listing
-    starts in the table of directories."""
+    """For a file, the offset of its first block in the image. For a directory, the offset of the metadata block
+    with its listing in the table of directories."""
     offset: int
-    """In what that metadata block unpacks to; of a file: where its tail starts in the fragment."""
+    """For a file, the offset of its tail in the fragment. For a directory, that in the unpacked metadata block."""
     fragment: Optional[int]
     """The fragment that has a file's tail."""
     device: tuple[int, int]
     """Major and minor number."""
     after_body: MetadataReference
-    """The place of the part without a fixed size: a file's words of blocks, a link's target."""
+    """The place of the part of variable size: a file's block sizes, a link's target."""
 
 
 def parse_version(head: bytes) -> tuple[int, int]:
@@ -151,7 +150,7 @@ def parse_version(head: bytes) -> tuple[int, int]:
 
 
 def parse_superblock(head: bytes, size: int) -> Superblock:
-    """Return the superblock of an image of version 4.0 that has *size* bytes, with padding.
+    """Return the superblock of an image of version 4.0; *size* includes padding.
 
     Errors: `FormatError` (code `bad-squashfs`) with the byte offset.
     """
@@ -173,7 +172,7 @@ def parse_superblock(head: bytes, size: int) -> Superblock:
 
 
 def inode_body_size(header: bytes, place: MetadataReference) -> int:
-    """Return the number of bytes of fixed size after the *header* (`_INODE_HEADER_SIZE` bytes) of the inode at *place*.
+    """Return the bytes of fixed size after the *header* (`_INODE_HEADER_SIZE` bytes) of the inode at *place*.
 
     Errors: `FormatError` (code `bad-squashfs`).
     """
@@ -184,7 +183,7 @@ def inode_body_size(header: bytes, place: MetadataReference) -> int:
 
 
 def parse_inode(header: bytes, body: bytes, place: MetadataReference, after_body: MetadataReference) -> Inode:
-    """Return the inode at *place*: its header and the `inode_body_size` bytes after it, which end at *after_body*.
+    """Return the inode at *place*, from its *header* and the `inode_body_size` bytes up to *after_body*.
 
     Errors: `FormatError` (code `bad-squashfs`) for a type that the mode contradicts, and for a link that is too long.
     """
@@ -192,7 +191,7 @@ def parse_inode(header: bytes, body: bytes, place: MetadataReference, after_body
     extended, index = divmod(number - 1, len(_KINDS))
     kind, bits = _KINDS[index]
     fields = (_EXTENDED if extended else _BASIC)[index].unpack_from(body)
-    if stat.S_IFMT(mode) not in (0, bits):  # mksquashfs leaves them out
+    if stat.S_IFMT(mode) not in (0, bits):  # mksquashfs writes 0
         raise damaged(f"the inode of a {kind} with the mode 0o{mode:o}", place)
     size, start, offset, fragment, device = 0, 0, 0, _NONE, 0
     if kind == "dir":
@@ -229,8 +228,8 @@ def parse_inode(header: bytes, body: bytes, place: MetadataReference, after_body
 def parse_listing(data: bytes, place: MetadataReference, limit: int) -> dict[str, int]:
     """Return the names in the listing of a directory at *place*, each with the reference of its inode.
 
-    Errors: `FormatError`: `bad-squashfs` for a run of entries or a name that cannot be, and for a listing that ends
-    early; `image-bomb` for more than *limit* names.
+    Errors: `FormatError`: `bad-squashfs` for an impossible run of entries or name, and for a truncated listing;
+    `image-bomb` for more than *limit* names.
     """
     names: dict[str, int] = {}
     at, size = 0, len(data)
@@ -258,7 +257,7 @@ def parse_listing(data: bytes, place: MetadataReference, limit: int) -> dict[str
 
 
 class Squashfs:
-    """An image with that superblock, whose bytes *read_at* has and whose blocks *unpack* unpacks.
+    """An image: *read_at* returns its bytes, *unpack* unpacks its blocks.
 
     Errors of every method: `FormatError` (codes `bad-squashfs`, `image-bomb`) with the offset in the image.
     """
@@ -267,7 +266,7 @@ class Squashfs:
         self.superblock = superblock
         self._read_at = read_at
         self._unpack = unpack
-        # Kept for this image only: the caches go with it.
+        # Each image has its own caches, which are freed with it.
         self.block = lru_cache(_DATA_KEPT)(self._block)
         self._metadata_at = lru_cache(_METADATA_KEPT)(self._metadata_block)
         self.id = lru_cache(None)(self._id)
@@ -275,7 +274,7 @@ class Squashfs:
         self._listed = self._names = 0
         self._packed_total = 0
         self.unpacked_total = 0
-        """Bytes that blocks have unpacked to so far."""
+        """Unpacked bytes of all blocks so far."""
 
     def inode(self, reference: int) -> Inode:
         """Return the inode that a directory entry or the superblock refers to."""
@@ -294,7 +293,7 @@ class Squashfs:
         place = MetadataReference(self.superblock.directory_table + directory.start, directory.offset)
         if directory.size > _LISTING_LIMIT:
             raise damaged(f"a directory of {directory.size} bytes", place)
-        self._listed += directory.size  # also for a listing that several directories share
+        self._listed += directory.size  # added for each directory, even if several share a listing
         if self._listed > ALL_LISTINGS_LIMIT:
             raise bomb(f"the directories that were looked at have {self._listed} bytes", place)
         names = self._listings.get(key)
@@ -309,20 +308,19 @@ class Squashfs:
         return self.metadata(link.after_body, link.size)[0]
 
     def _id(self, number: int) -> int:
-        """Return the user or group id with that index."""
         if number >= self.superblock.ids:
             raise damaged(f"id {number} of {self.superblock.ids}", f"byte {self.superblock.id_table}")
         return int.from_bytes(self._entry(self.superblock.id_table, number, 4), "little")
 
     def fragment(self, number: int) -> bytes:
-        """Return block *number* of those that hold the tails of several files."""
+        """Return the fragment block *number*, which holds the tails of several files."""
         if number >= self.superblock.fragments:
             why = f"fragment {number} of {self.superblock.fragments}"
             raise damaged(why, f"byte {self.superblock.fragment_table}")
         return self.block(*_FRAGMENT.unpack(self._entry(self.superblock.fragment_table, number, _FRAGMENT.size)))
 
     def _block(self, start: int, size_word: int) -> bytes:
-        """Return the bytes of the block at *start*; *size_word* has its size in the image, and whether it is packed."""
+        """Return the unpacked block at *start*. *size_word*: its packed size, and a flag if it is not packed."""
         size = size_word & 0xFFFFFF
         if size_word >> 25 or size > self.superblock.block_size:
             raise damaged(f"a block of {size} bytes", f"byte {start}")
@@ -350,7 +348,7 @@ class Squashfs:
             block, offset = following, 0
 
     def _metadata_block(self, start: int) -> tuple[bytes, int]:
-        """Return the bytes of the metadata block at *start*, and where the next one starts."""
+        """Return the unpacked metadata block at *start*, and the offset of the next one."""
         read = self._bytes(start, 2 + _METADATA_SIZE)
         header = int.from_bytes(read[:2], "little")
         size = header & 0x7FFF
@@ -363,7 +361,7 @@ class Squashfs:
         return data, start + 2 + size
 
     def _entry(self, table: int, number: int, size: int) -> bytes:
-        """Return entry *number* of a table of entries of *size* bytes; the table is a list of metadata blocks."""
+        """Return entry *number* of a table with entries of *size* bytes; the table is a list of metadata blocks."""
         block, at = divmod(number * size, _METADATA_SIZE)
         pointer = self._bytes(table + _POINTER.size * block, _POINTER.size)
         if len(pointer) < _POINTER.size:
@@ -372,7 +370,6 @@ class Squashfs:
         return self.metadata(MetadataReference(start, at), size)[0]
 
     def _bytes(self, start: int, size: int) -> bytes:
-        """Return *size* bytes of the image; fewer where it ends."""
         end = self.superblock.bytes_used
         if not SUPERBLOCK_SIZE <= start < end:
             raise damaged("a place outside the image", f"byte {start}")
@@ -391,14 +388,14 @@ class Squashfs:
             raise damaged(f"a block unpacks to more than {limit} bytes", f"byte {start}")
         self._packed_total += len(packed)
         self.unpacked_total += len(data)
-        read = min(self._packed_total, self.superblock.bytes_used)  # blocks that are read again cost nothing
+        read = min(self._packed_total, self.superblock.bytes_used)  # reading a block again adds nothing
         if self.unpacked_total > _UNPACKED_ALLOWANCE + _UNPACKED_RATIO * read:
             raise bomb(f"{self._packed_total} bytes have unpacked to {self.unpacked_total}", f"byte {start}")
         return data
 
 
 class SquashfsFile:
-    """The bytes of a regular file, read at any offset, each file within a limit.
+    """The bytes of a regular file, read at any offset, up to a limit of unpacked bytes.
 
     Errors of reading: those of `Squashfs`.
     """
@@ -436,7 +433,6 @@ class SquashfsFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _block(self, number: int) -> bytes:
-        """Return the bytes of the file in its block of that number."""
         size = min(self._step, self.size - number * self._step)
         if number >= self._blocks:
             place = f"fragment {self._inode.fragment}"
@@ -452,7 +448,7 @@ class SquashfsFile:
         return data if len(data) == size else data[:size]
 
     def _block_size_word(self, number: int) -> tuple[int, int]:
-        """Return the size word of a block, and where the block starts. Words are read as far as they are needed."""
+        """Return the size word of a block, and the offset of the block. Reads only the necessary words."""
         if number >= _BLOCKS_LIMIT:
             raise damaged(f"block {number} of a file of {self.size} bytes", self._inode.after_body)
         while number >= len(self._words):

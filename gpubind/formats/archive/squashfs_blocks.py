@@ -1,4 +1,4 @@
-"""Blocks of squashfs, unpacked, never to much more than was asked for."""
+"""Unpackers for squashfs blocks, with a limit of the unpacked size."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Callable
 from typing import Any, Optional
 
 Unpack = Callable[[bytes, int], bytes]
-"""Unpacks a block, to no more bytes than the limit. A block that holds more is an error, or unpacks to slightly more
-than that. Any exception means damage."""
+"""Unpacks a block, given a limit in bytes. It raises for a larger block, or returns slightly more than the limit. Any
+exception means damage."""
 
 PACKAGES = {"lzo": "python-lzo", "lz4": "lz4", "zstd": "zstandard"}
-"""The packages for compressions that Python itself cannot read."""
+"""The packages for compressions outside the standard library."""
 _DICTIONARY_LIMIT = 32 << 20
-"""Bytes that unpacking xz or lzma may need; mksquashfs keeps dictionaries within a block."""
+"""Bytes of memory for unpacking xz or lzma; mksquashfs limits dictionaries to the size of a block."""
 WINDOW_LIMIT = 8 << 20
-"""The same for zstd."""
+"""The same limit for zstd."""
 
 
 def unpacker(compression: str) -> Optional[Unpack]:
     """Return the function that unpacks blocks of *compression*; None for an unknown compression.
 
-    Errors: `ImportError` if its package (`PACKAGES`) is not there.
+    Errors: `ImportError` if its package (`PACKAGES`) is missing.
     """
     if compression == "gzip":
         import zlib
@@ -47,7 +47,7 @@ def _lzma() -> Unpack:
     import lzma
 
     def unpack(data: bytes, limit: int) -> bytes:
-        # mksquashfs gives a size and an end marker, too; liblzma before 5.2.6 takes one of them only.
+        # mksquashfs writes both a size and an end marker; liblzma before 5.2.6 accepts only one of them.
         claimed = int.from_bytes(data[5:13], "little")
         unsized = data[:5] + b"\xff" * 8 + data[13:]
         decompressor = lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=_DICTIONARY_LIMIT)
@@ -60,7 +60,7 @@ def _lzma() -> Unpack:
 
 
 def _decompress_stream(decompressor: Any, data: bytes, limit: int) -> bytes:
-    """Return *data* unpacked, which must be one whole stream."""
+    """Unpack *data*, which must be one complete stream."""
     unpacked: bytes = decompressor.decompress(data, limit + 1)
     if len(unpacked) <= limit and not decompressor.eof:
         raise EOFError("the block ends early")
@@ -74,7 +74,7 @@ def _zstd() -> Unpack:
 
     def unpack(data: bytes, limit: int) -> bytes:
         claimed = zstandard.get_frame_parameters(data).content_size
-        if claimed != zstandard.CONTENTSIZE_UNKNOWN and claimed > limit:  # it would be believed
+        if claimed != zstandard.CONTENTSIZE_UNKNOWN and claimed > limit:  # zstandard would allocate that many
             raise ValueError(f"a block of {claimed} bytes")
         return decompressor.decompress(data, max_output_size=limit)
 

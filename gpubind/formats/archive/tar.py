@@ -1,4 +1,4 @@
-"""tar, one header at a time: what a member is, and how the records before it change that.
+"""tar, one header at a time: a member, and the records before it that change it.
 
 Sources: POSIX `pax`, ustar and pax headers; GNU tar's manual, "Basic Tar Format" (long names, base-256 numbers, sparse
 files); Go's `archive/tar`, with which podman, docker, skopeo and Apptainer read images. Why not `tarfile`:
@@ -16,7 +16,7 @@ from gpubind.model import FileKind
 
 BLOCK = 512
 RECORD_LIMIT = 1 << 20
-"""Bytes of a record before a member: a long name, pax attributes."""
+"""Bytes of a record before a member: a long name or pax attributes."""
 
 _KINDS: dict[bytes, Union[FileKind, Literal["hardlink"]]] = {
     b"0": "file",
@@ -41,14 +41,14 @@ _HEADER = struct.Struct("100s8s8s8s12s12s8s1s100s6s2x32s32s8s8s155s12x")
 _MAP = "GNU.sparse.map"
 
 damaged = Format("bad-archive", "damaged tar archive").damaged
-"""Returns the error about an archive that is damaged at an offset."""
+"""Returns the error about a damaged archive, with the offset."""
 
 
 class TarHeader(NamedTuple):
     """A member, or a record about the next one."""
 
     kind: Union[FileKind, Literal["hardlink"], None]
-    """None for a record, and for what is never extracted (a volume's label)."""
+    """None for a record, and for a member that is never extracted (a volume label)."""
     record: Optional[Literal["pax", "name", "link", "ignored"]]
     name: str
     link: str
@@ -56,27 +56,27 @@ class TarHeader(NamedTuple):
     uid: int
     gid: int
     size: int
-    """Bytes of the file; of a sparse one with its holes."""
+    """Bytes of the file, including holes."""
     data_size: int
     """Bytes of the data after the header, without padding."""
     major: int
     minor: int
     is_old_file_type: bool
-    """Whether the type is the one from before directories had their own: then a name that ends in a slash is one's."""
+    """Whether the type is the oldest one, which directories share: their names end in a slash."""
     sparse: bool
-    """Whether the data after it is not the content of the file."""
+    """Whether the data after it differs from the content of the file."""
     old_sparse: bool
-    """Whether it is sparse in GNU tar's old format, with its map in the header and after it."""
+    """Whether it is in GNU tar's old sparse format, with the map in the header and after it."""
     has_more_map: bool
-    """Whether blocks with the rest of that map come before the data."""
+    """Whether blocks with the rest of that map precede the data."""
     sparse_map: str = ""
-    """The map of a sparse file in the formats 0.0 and 0.1: the records before it have it."""
+    """The map of a sparse file in the formats 0.0 and 0.1, from the records before it."""
 
 
 def parse_tar_header(block: bytes) -> Optional[TarHeader]:
     """Return the header in *block* (512 bytes); None for the zeros that end an archive.
 
-    Errors: `FormatError` (code `bad-archive`): damage; places count from the start of the block.
+    Errors: `FormatError` (code `bad-archive`) with the offset from the start of the block.
     """
     if len(block) != BLOCK:
         raise damaged("truncated header", len(block))
@@ -84,7 +84,7 @@ def parse_tar_header(block: bytes) -> Optional[TarHeader]:
         return None
     fields = _HEADER.unpack(block)
     name, mode, uid, gid, size, _, checksum, type_flag, link, magic, _, _, major, minor, prefix = fields
-    # The checksum counts its own field as spaces; some old writers took bytes as signed.
+    # The checksum counts its own field as spaces; some old writers summed signed bytes.
     total = sum(block) - sum(checksum) + 256
     stored = _number(checksum, 148)
     if stored != total and stored != total - 256 * sum(byte > 127 for byte in block[:148] + block[156:]):
@@ -92,9 +92,9 @@ def parse_tar_header(block: bytes) -> Optional[TarHeader]:
     record = _RECORDS.get(type_flag)
     kind = None if record else _KINDS.get(type_flag)
     path = _text(name)
-    if magic == b"ustar\0" and type_flag != b"S" and prefix[0]:  # GNU's own magic has other things there
+    if magic == b"ustar\0" and type_flag != b"S" and prefix[0]:  # with GNU's magic the field has another meaning
         path = f"{_text(prefix)}/{path}"
-    # As tar implementations do: links, directories and nodes have no data, whatever their size field holds.
+    # As in tar implementations, links, directories and nodes have no data, whatever their size field holds.
     stored = 0 if kind not in ("file", None) else _length(size, 124)
     node = kind in ("char", "block")
     sparse = type_flag == b"S"
@@ -120,7 +120,7 @@ def parse_tar_header(block: bytes) -> Optional[TarHeader]:
 def parse_pax(data: bytes) -> dict[str, str]:
     """Return the attributes in *data*, the body of a pax record: `path`, `linkpath`, `size`, `uid`, ...
 
-    The numbers of a map, which come one by one in sparse format 0.0, are put together as 0.1 has them.
+    The single numbers of a sparse map of format 0.0 are joined as in 0.1.
     Errors: `FormatError` (code `bad-archive`) with the byte offset.
     """
     attributes: dict[str, str] = {}
@@ -145,7 +145,7 @@ def parse_pax(data: bytes) -> dict[str, str]:
 
 
 def parse_sparse_block(fields: bytes) -> list[int]:
-    """Return the offsets and lengths in a piece of the old GNU format's map, up to the first empty field."""
+    """Return the offsets and lengths in *fields*, a part of an old GNU sparse map, up to the first empty field."""
     numbers: list[int] = []
     for at in range(0, len(fields), 24):
         if not fields[at] and not fields[at + 12]:
@@ -160,7 +160,7 @@ def parse_sparse_map(text: str) -> list[int]:
 
 
 def parse_sparse_text(data: bytes) -> tuple[list[int], int]:
-    """Return the offsets and lengths of the map that *data* of format 1.0 begins with, and its bytes."""
+    """Return the offsets and lengths of the map at the start of *data*, of format 1.0, and the map's bytes."""
     count, newline, after_count = data.partition(b"\n")
     if not newline or not count.isdigit() or len(count) > 9:
         raise damaged("a sparse file without its map", 0)
@@ -173,11 +173,11 @@ def parse_sparse_text(data: bytes) -> tuple[list[int], int]:
 def apply_pax(header: TarHeader, attributes: dict[str, str]) -> TarHeader:
     """Return the member that *header* and the pax *attributes* before it describe.
 
-    Errors: `FormatError` (code `bad-archive`) for a number that is none.
+    Errors: `FormatError` (code `bad-archive`) for a malformed number.
     """
     if attributes:
         header = _with_attributes(header, {name: value for name, value in attributes.items() if value})
-    # Only now: the name in the header may be the first 100 bytes of a longer one, and end in any slash of that.
+    # Only now: the header may have only the first 100 bytes of a longer name, which may end in any of its slashes.
     return header._replace(kind="dir") if header.is_old_file_type and header.name.endswith("/") else header
 
 
@@ -201,7 +201,6 @@ def _with_attributes(header: TarHeader, attributes: dict[str, str]) -> TarHeader
 
 
 def _decimal(name: str, text: str) -> int:
-    """Return the number in *text*, the value of the attribute *name*."""
     if not (text.isascii() and text.isdigit() and len(text) < 20):
         raise damaged(f"pax {name} {text[:40]!r}", 0)
     return int(text)

@@ -1,4 +1,4 @@
-"""Access control lists of files, as the kernel has them in an extended attribute.
+"""Access control lists of files, in the kernel's extended attribute.
 
 Source: Linux `include/uapi/linux/posix_acl_xattr.h`, `posix_acl.h`.
 """
@@ -12,13 +12,13 @@ _HEAD, _ENTRY = struct.Struct("<I"), struct.Struct("<HHI")
 _VERSION = 2
 _TAGS = {0x01: "user", 0x02: "user", 0x04: "group", 0x08: "group", 0x10: "mask", 0x20: "other"}
 _NAMED = (0x02, 0x08)
-"""The tags of entries that are about one user or group, whose number they have."""
+"""The tags of entries that have the number of one user or group."""
 
 
 def parse_acl(data: bytes) -> str:
     """Return the list in *data* as `Stat.acl`: `user::rw-,user:1000:rw-,group::---,mask::rw-,other::---`.
 
-    Empty for data of another version, which this kernel does not use.
+    Empty for data of another version, which no current kernel writes.
     """
     if len(data) < _HEAD.size or _HEAD.unpack_from(data) != (_VERSION,) or (len(data) - _HEAD.size) % _ENTRY.size:
         return ""

@@ -12,6 +12,6 @@ from typing import Optional
 
 
 def name_in(text: str, device: int, revision: int) -> Optional[str]:
-    """Return the name that *text* has for a GPU with these IDs; None if it has none."""
+    """Return the name in *text* of a GPU with these IDs; None if it is missing."""
     match = re.search(rf"(?mi)^0*{device:x},[ \t]*0*{revision:x},[ \t]*(\S[^\n]{{0,99}})$", text)
     return match[1].strip() if match else None

@@ -1,10 +1,10 @@
-"""CDI specs: what a container runtime does to a container so that it gets a device.
+"""CDI specs: the edits by which a container runtime gives a container a device.
 
 The rules are those of the CDI project, version 1.1.0 (`specs-go/config.go`, `specs-go/version.go`, `pkg/cdi/spec.go`,
 `pkg/cdi/container-edits.go`, `pkg/parser/parser.go`): decoding is strict, and one wrong field rejects the whole file.
-Annotations are anything: the project means to check their keys, but no release of it does.
-Like the project's own reader, this one does not care whether a file is called `.json` or `.yaml`; it takes a number
-where a string is wanted, and field names in any case (sigs.k8s.io/yaml, Go's encoding/json).
+Annotations are not checked: the project intends to check their keys, but no release does.
+Like the project's own reader, this one ignores the suffix of a file (`.json`, `.yaml`). It accepts a number instead of
+a string, and field names in any case (sigs.k8s.io/yaml, Go's encoding/json).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gpubind.model import VENDOR_ROWS
 from gpubind.model.plain import Decoder
 
 VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
-"""In their order. The first two are known, but no content is ever as old: see `required_version`."""
+"""In their order. No spec requires one of the first two: see `required_version`."""
 _HOOK_NAMES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
 SIZE_LIMIT = 1 << 20
 KINDS = {vendor: row.cdi_kind for vendor, row in VENDOR_ROWS.items()}
@@ -59,21 +59,21 @@ class CdiNode(NamedTuple):
 
     path: _Text
     host_path: str = ""
-    """Empty: the same as `path`."""
+    """Empty: as `path`."""
     type: Literal["", "b", "c", "u", "p"] = ""
-    """`b`, `c`, `u` or `p`; empty: as on the host."""
+    """Empty: as on the host."""
     major: _Int = 0
-    """0, like `type` empty: both numbers are the host's when the container starts."""
+    """0, or an empty `type`: both numbers are the host's when the container starts."""
     minor: _Int = 0
     file_mode: Optional[_Uint32] = None
     permissions: _Permissions = ""
-    """Of `rwm`, or `none`; empty means all."""
+    """Letters of `rwm`, or `none`; empty: all."""
     uid: Optional[_Uint32] = None
     gid: Optional[_Uint32] = None
 
     @property
     def source(self) -> str:
-        """Where the node is on the host."""
+        """The node's path on the host."""
         return self.host_path or self.path
 
 
@@ -97,16 +97,15 @@ class CdiHook(NamedTuple):
     """A program of the host that the runtime runs."""
 
     hook_name: Annotated[str, _HOOK_NAMES]
-    """One of `_HOOK_NAMES`."""
     path: _Text
     args: tuple[str, ...] = ()
-    """With the program's name first."""
+    """The program's name is the first."""
     env: tuple[_Variable, ...] = ()
     timeout_s: Optional[_Int] = None
 
 
 class CdiRdt(NamedTuple):
-    """Intel's resource director: which class of cache and memory bandwidth a process gets."""
+    """Intel's Resource Director: the class of cache and memory bandwidth of a process."""
 
     clos_id: _ClosId = ""
     l3_cache_schema: str = ""
@@ -116,10 +115,10 @@ class CdiRdt(NamedTuple):
 
 
 class CdiEdits(NamedTuple):
-    """What changes in a container."""
+    """The changes of a container."""
 
     env: tuple[_Variable, ...] = ()
-    """`NAME=value`: replaces what the image and the user set."""
+    """`NAME=value`: replaces the value of the image and of the user."""
     nodes: tuple[CdiNode, ...] = ()
     net_devices: tuple[CdiNetDevice, ...] = ()
     hooks: tuple[CdiHook, ...] = ()
@@ -129,7 +128,7 @@ class CdiEdits(NamedTuple):
 
 
 class CdiDevice(NamedTuple):
-    """A device that can be asked for."""
+    """A device that can be requested."""
 
     name: str = ""
     annotations: Optional[dict[str, str]] = None
@@ -146,7 +145,7 @@ class CdiSpec(NamedTuple):
     annotations: Optional[dict[str, str]] = None
     devices: tuple[CdiDevice, ...] = ()
     edits: CdiEdits = CdiEdits()
-    """Applied once when any of the devices is used."""
+    """Applied once, if any of the devices is used."""
 
 
 class CdiName(NamedTuple):
@@ -165,7 +164,7 @@ def parse_cdi(data: bytes) -> CdiSpec:
     Errors: `FormatError` (code `bad-cdi`) with the place: too large, no JSON or YAML, an unknown field, a value of the
     wrong type, an unknown version or one that lacks a feature in use, a bad name, a device twice or without edits.
     """
-    from gpubind.formats.text.yaml import parse_yaml  # few hosts have specs
+    from gpubind.formats.text.yaml import parse_yaml  # few hosts have CDI specs
 
     if len(data) > SIZE_LIMIT:
         raise _FORMAT.damaged(f"{len(data)} bytes; {SIZE_LIMIT} at most")
@@ -182,7 +181,7 @@ def parse_cdi(data: bytes) -> CdiSpec:
 
 
 def parse_cdi_name(text: str) -> CdiName:
-    """Return the name `vendor/class=name`. Errors: `FormatError` (code `bad-cdi-name`) for anything else."""
+    """Return the name `vendor/class=name`. Errors: `FormatError` (code `bad-cdi-name`)."""
     kind, equals, device = text.partition("=")
     why = _kind_fault(kind) or (None if _DEVICE.fullmatch(device) else f"`{device}` is not the name of a device")
     if not equals or why:
@@ -198,7 +197,7 @@ def is_device_name(name: str) -> bool:
 
 
 def required_version(spec: CdiSpec) -> str:
-    """Return the oldest version of CDI that has every feature that *spec* uses; never below 0.3.0."""
+    """Return the oldest version of CDI, from 0.3.0 on, with every feature of *spec*."""
     edits = [spec.edits, *(device.edits for device in spec.devices)]
     rdts = [e.rdt for e in edits if e.rdt is not None]
     if any(e.net_devices for e in edits) or any(r.schemata is not None or r.enable_monitoring for r in rdts):
@@ -265,13 +264,13 @@ class HookCall(NamedTuple):
     name: Optional[str]
     """`create-symlinks`; None: the hook is not one of NVIDIA's."""
     links: dict[str, str]
-    """Absolute paths in the container, and what they lead to there, absolute, too."""
+    """Absolute paths in the container, and their absolute targets in it."""
     library_directories: tuple[str, ...]
     """Directories that the container's loader would search."""
 
 
 def parse_hook(hook: CdiHook) -> HookCall:
-    """Return the call of *hook*: `nvidia-cdi-hook NAME ...`, `nvidia-ctk hook NAME ...`. It never fails."""
+    """Return the call of *hook*: `nvidia-cdi-hook NAME ...`, `nvidia-ctk hook NAME ...`. Never raises."""
     args = [arg for arg in hook.args[1:] if arg != "hook"]
     name = args[0] if basename(hook.path).partition(".")[0] in _HOOK_PROGRAMS and args else None
     pairs = [value.partition("::") for value in _values(hook, "--link")]

@@ -1,4 +1,4 @@
-"""The version of CUDA in the name of an installed package: pip's and conda's metadata, Spack's directories.
+"""The version of CUDA in the name of an installed package, from the metadata of pip and conda or Spack's directories.
 
 Sources: the wheels `nvidia-cuda-runtime-cu11`, `-cu12` and `nvidia-cuda-runtime` (13), `torch`, `jax-cuda12-plugin`,
 `cupy-cuda12x`, `tensorrt-cu12`, `flash-attn`; PEP 440 (local versions: `2.4.1+cu124`); conda's
@@ -18,12 +18,12 @@ _PACKAGES = {
     "spack": r"cuda-([0-9]+\.[0-9]+(?:\.[0-9]+)?)-[0-9a-z]{7,32}",
     "easybuild": r"([0-9]+\.[0-9]+(?:\.[0-9]+)?)",
 }
-"""The patterns of the names of CUDA's packages, with the version as their group, by the program that installs them."""
+"""By installing program, the pattern of the names of CUDA's packages. The group is the version."""
 _LIBRARY = r"lib(?:cudart|cublas|cublasLt)\.so\.([0-9]{1,3})(?:\.([0-9]{1,3}))?"
 
 
 def cuda_of_wheel(name: str) -> Optional[str]:
-    """Return the CUDA of the wheel with metadata in *name*: `nvidia_cuda_runtime_cu12-12.4.127.dist-info` -> `12.4`.
+    """Return the CUDA version of the wheel *name*: `nvidia_cuda_runtime_cu12-12.4.127.dist-info` -> `12.4`.
 
     A wheel for a major version, `cupy_cuda12x`, is for any `12`.
     """
@@ -35,7 +35,7 @@ def cuda_of_wheel(name: str) -> Optional[str]:
 
 
 def cuda_of_digits(digits: str) -> str:
-    """Return the CUDA of `121`, as in `+cu121`: `12.1`. `92` is 9.2, `12` any 12, and `1208` 12.8."""
+    """Return the CUDA version of `121`, as in `+cu121`: `12.1`. `92` is 9.2, `12` any 12, and `1208` 12.8."""
     if len(digits) == 4:
         return f"{int(digits[:2])}.{int(digits[2:])}"
     is_major = digits.startswith("1") and len(digits) == 2
@@ -43,7 +43,7 @@ def cuda_of_digits(digits: str) -> str:
 
 
 def cuda_of_library(name: str) -> Optional[str]:
-    """Return the CUDA whose runtime or cuBLAS has the soname *name*: `libcudart.so.10.2` -> `10.2`.
+    """Return the CUDA version of the soname *name* of a runtime or cuBLAS: `libcudart.so.10.2` -> `10.2`.
 
     From 11 on, one soname serves all minor versions: `libcudart.so.11.0` and `libcublas.so.11` -> `11`.
     """
@@ -55,7 +55,7 @@ def cuda_of_library(name: str) -> Optional[str]:
 
 
 def cuda_of_package(name: str, origin: Literal["conda", "spack", "easybuild"]) -> Optional[str]:
-    """Return the CUDA of the package that *origin* has installed as *name*; None for another package.
+    """Return the CUDA version of the package *name* of *origin*; None for another package.
 
     Conda's record `cuda-cudart-12.4.127-0.json` -> `12.4`; Spack's directory `cuda-12.4.1-l7hh5stwqzmqkwfn` ->
     `12.4.1`; EasyBuild's directory in `software/CUDA`, `12.4.0`.

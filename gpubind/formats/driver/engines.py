@@ -1,4 +1,4 @@
-"""docker's and podman's own GPU set-up: settings of dockerd and of NVIDIA's toolkit, and what releases read of CDI.
+"""The GPU set-up of docker and podman: settings of dockerd and of NVIDIA's toolkit, and the releases' support of CDI.
 
 Sources: dockerd(8), "daemon configuration file"; moby `daemon/config`, `daemon/devices_nvidia_linux.go` and
 `cmd/dockerd/daemon.go`; nvidia-container-toolkit `internal/config`. Sources of the releases are in data/engines.json.
@@ -21,7 +21,7 @@ from gpubind.model.data import read_data
 
 DOCKER, PODMAN = "docker", "podman"
 ENGINE_PROGRAMS = {DOCKER: "dockerd", PODMAN: "podman"}
-"""The program whose release decides, by engine: a client of docker may be of another one than its daemon."""
+"""By engine, the program whose release decides: docker's client and daemon may differ."""
 DAEMON_FILE = "/etc/docker/daemon.json"
 TOOLKIT_FILE = "/etc/nvidia-container-runtime/config.toml"
 SIZE_LIMIT = 1 << 20
@@ -36,18 +36,18 @@ class DaemonSettings(NamedTuple):
     """The settings of dockerd that its GPUs depend on."""
 
     runtimes: Mapping[str, str] = MappingProxyType({})
-    """The program of each added runtime, as it is written; empty if it is not the path of one."""
+    """The program of each added runtime, as written; empty if it is not a path."""
     default_runtime: str = ""
     features: Mapping[str, Any] = MappingProxyType({})
     cdi_directories: Optional[tuple[str, ...]] = None
-    """None if they are not set."""
+    """None if unset."""
     has_selinux: bool = False
     line_numbers: Mapping[str, int] = MappingProxyType({})
-    """The line of each setting that is there."""
+    """The line of each setting that is present."""
 
 
 class RequestPolicy(NamedTuple):
-    """Which requests of containers NVIDIA's toolkit grants, by its configuration."""
+    """The requests of containers that NVIDIA's toolkit grants, by its configuration."""
 
     by_variable: bool = True
     """Whether an unprivileged container may request GPUs by a variable."""
@@ -58,24 +58,24 @@ class RequestPolicy(NamedTuple):
     capabilities: Optional[tuple[str, ...]] = None
     """The driver capabilities that a container may have; None for all."""
     is_legacy: bool = False
-    """Whether NVIDIA's hook starts every container with a GPU, not only those of docker's own option."""
+    """Whether NVIDIA's hook sets up every container with a GPU, not only those of docker's own option."""
     compares_driver: bool = True
-    """Whether that hook stops a container whose NVIDIA_REQUIRE_* the driver does not satisfy."""
+    """Whether the hook refuses a container whose NVIDIA_REQUIRE_* the driver does not satisfy."""
 
 
 REQUEST_MOUNTS = "/var/run/nvidia-container-devices"
 
 
 class Release(NamedTuple):
-    """What releases of an engine do with CDI, from one on."""
+    """The support of CDI by an engine, from one release on."""
 
     since: tuple[int, ...]
     reads: str
-    """The newest version of CDI whose specs are not ignored."""
+    """The newest version of CDI that it reads; it ignores newer specs."""
     on: bool = True
-    """Whether CDI is on by default."""
+    """Whether CDI is enabled by default."""
     cdi_directories: Optional[tuple[str, ...]] = None
-    """Where it looks for specs by default; None: as the CDI project."""
+    """Its default directories of specs; None: those of the CDI project."""
     gpus_by_cdi: bool = False
     """Whether --gpus uses nvidia-cdi-hook where NVIDIA's older hook is not installed."""
 
@@ -86,19 +86,19 @@ def version_command(engine: str) -> tuple[str, ...]:
 
 
 def releases(engine: str) -> list[Release]:
-    """Return what the releases of *engine* do, the oldest first."""
+    """Return the rows of *engine*, the oldest first."""
     rows = json.loads(read_data("model/data/engines.json"))[engine]["releases"]
     return [Release(tuple(map(int, row.pop("since").split("."))), **row) for row in rows]
 
 
 def release_of(engine: str, version: Optional[tuple[int, ...]]) -> Optional[Release]:
-    """Return what release *version* of *engine* does; None if it is unknown, or older than CDI."""
+    """Return the row for *version* of *engine*; None if it is unknown, or older than CDI."""
     known_releases = releases(engine) if version is not None else []
     return next((row for row in reversed(known_releases) if version is not None and row.since <= version), None)
 
 
 def parse_daemon(data: bytes) -> DaemonSettings:
-    """Return the settings in *data*, daemon.json; what has a wrong type is not set. Errors: `FormatError`."""
+    """Return the settings in *data*, daemon.json; a setting of a wrong type is unset. Errors: `FormatError`."""
     document = parse_json(data, SIZE_LIMIT, _FORMAT)
     settings = document if isinstance(document, dict) else {}
     text = data.decode()
@@ -124,14 +124,14 @@ def _is_path(value: Any) -> bool:
 
 
 def malformed_as_missing(error: FormatError) -> Missing:
-    """Return what is known of a file that is malformed: as of one that cannot be read."""
+    """Return a malformed file as unreadable, with the reason."""
     return Missing("unreadable", ": ".join(filter(None, (error.place, error.why))))
 
 
 def redact_daemon_config(data: bytes) -> Union[bytes, Missing]:
-    """Return *data* with nothing but the settings of `DaemonSettings`, each in its line; Missing if it is malformed.
+    """Return *data* with only the settings of `DaemonSettings`, each in its line; Missing if it is malformed.
 
-    A daemon.json names registries and proxies, with passwords.
+    A daemon.json may contain registries and proxies, with passwords.
     """
     try:
         settings = parse_json(data, SIZE_LIMIT, _FORMAT)
@@ -183,7 +183,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def parse_mount_spec_path(data: bytes) -> Optional[str]:
-    """Return the directory of a Jetson's lists that *data*, the toolkit's config.toml, sets. Errors: `FormatError`."""
+    """Return the directory of a Jetson's lists in *data*, the toolkit's config.toml. Errors: `FormatError`."""
     value: object = parse_toml(data, _FORMAT.code, _FORMAT.what)
     for key in ("nvidia-container-runtime", "modes", "csv", "mount-spec-path"):
         value = value.get(key) if isinstance(value, dict) else None
@@ -191,6 +191,6 @@ def parse_mount_spec_path(data: bytes) -> Optional[str]:
 
 
 def line_of(text: str, key: str) -> int:
-    """Return the line of *text*, JSON, YAML or TOML, that begins the value of *key*; 1 if it is not written plainly."""
+    """Return the line of *text*, JSON, YAML or TOML, in which the value of *key* begins; 1 if it is not found."""
     match = re.search(rf"(?m)^(?:[^#\n]*[\s{{,\"'])?{re.escape(key)}[\"']?\s*[=:]", text)
     return text.count("\n", 0, match.end()) + 1 if match is not None else 1

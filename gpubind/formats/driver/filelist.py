@@ -23,11 +23,11 @@ class ListedFile(NamedTuple):
     """One file of the driver, by name."""
 
     name: str
-    """`libcuda.so.595.99.02`; may hold a relative directory."""
+    """`libcuda.so.595.99.02`; may contain a relative directory."""
     type: str = ""
     """`LIB`, `BINARY`, `JSON`, `SYMLINK`, `FIRMWARE`, `ICD`, `PROFILE`, `XMODULE_SHARED_LIB`, ..."""
     is_32bit_compat: Any = False
-    """A boolean, or the word for it."""
+    """A boolean, or its name as a string."""
 
     @property
     def compat32(self) -> bool:

@@ -16,13 +16,13 @@ from gpubind.formats.driver.kernel import normalize_pci
 from gpubind.frozen import NamedTuple
 
 SLURM_GPUS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
-"""A step's own list comes before that of its job."""
+"""A step's own list precedes that of its job."""
 CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 CUDA_DEVICE_ORDER = "CUDA_DEVICE_ORDER"
 ROCR_VISIBLE_DEVICES = "ROCR_VISIBLE_DEVICES"
 HIP_VISIBLE_DEVICES = "HIP_VISIBLE_DEVICES"
 GPU_DEVICE_ORDINAL = "GPU_DEVICE_ORDINAL"
-"""AMD's OpenCL reads it, in the place of HIP_VISIBLE_DEVICES. Slurm sets it. It chooses none of the nodes."""
+"""AMD's OpenCL reads it instead of HIP_VISIBLE_DEVICES. Slurm sets it. It does not choose device nodes."""
 NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 CAPS_VARIABLE = "NVIDIA_DRIVER_CAPABILITIES"
 AMD_VISIBLE_DEVICES = "AMD_VISIBLE_DEVICES"
@@ -30,24 +30,24 @@ AMD_VISIBLE_DEVICES = "AMD_VISIBLE_DEVICES"
 LIBRARY_VARIABLES = (CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES)
 """Variables that libraries in a container read."""
 TOOLKIT_VARIABLES = {"nvidia": NVIDIA_VISIBLE_DEVICES, "amd": AMD_VISIBLE_DEVICES}
-"""The variable that each vendor's tools outside of containers read."""
+"""By vendor, the variable that its tools outside containers read."""
 ZE_AFFINITY_MASK, ZE_HIERARCHY = "ZE_AFFINITY_MASK", "ZE_FLAT_DEVICE_HIERARCHY"
 HABANA_VISIBLE_DEVICES = "HABANA_VISIBLE_DEVICES"
 ZE_PCI_ORDER = "ZE_ENABLE_PCI_ID_DEVICE_ORDER"
 ZE_VARIABLES = (ZE_AFFINITY_MASK, ZE_HIERARCHY, ZE_PCI_ORDER)
-"""What the numbers in ZE_AFFINITY_MASK mean depends on the others."""
+"""The meaning of the numbers in ZE_AFFINITY_MASK depends on the other two."""
 INTEL_VARIABLES = (
     *(*ZE_VARIABLES, "ONEAPI_DEVICE_SELECTOR", "SYCL_DEVICE_FILTER"),
     *(HABANA_VISIBLE_DEVICES, "HABANA_VISIBLE_MODULES"),
 )
-"""The variables about Intel's GPUs, which a container gets. The mask and HABANA_VISIBLE_DEVICES may choose nodes."""
+"""The variables for Intel's GPUs that a container gets. The mask and HABANA_VISIBLE_DEVICES may choose device nodes."""
 GPU_VARIABLES = (*SLURM_GPUS, *LIBRARY_VARIABLES, GPU_DEVICE_ORDINAL, *TOOLKIT_VARIABLES.values(), *INTEL_VARIABLES)
 """The variables that list GPUs, in the order in which they are read."""
 
 PCI_ORDER = "PCI_BUS_ID"
-"""The value of CUDA_DEVICE_ORDER that makes CUDA count by PCI address."""
+"""The value of CUDA_DEVICE_ORDER with which CUDA numbers GPUs by PCI address."""
 _HIDE_ALL = ("", "-1", "NoDevFiles")
-"""A list that begins with one of these names no GPU. Slurm sets NoDevFiles in a job without GPUs."""
+"""Names that hide all GPUs at the start of a list. Slurm sets NoDevFiles in a job without GPUs."""
 
 LENGTH_LIMIT = 1 << 14
 SPELLINGS = (
@@ -80,17 +80,17 @@ class GpuId(NamedTuple):
     """One name of a GPU, or of a MIG device."""
 
     text: str
-    """As it was given, for messages."""
+    """As the user wrote it, for messages."""
     spelling: Spelling
     value: str
-    """The GPU in it: digits without leading zeros, a UUID in lower case, a full PCI address, a node's path."""
+    """The GPU: digits without leading zeros, a UUID in lower case, a full PCI address, or a node's path."""
     gi: Optional[int] = None
-    """Of a `mig-instance` or `mig-gpu`: the GPU instance; of a `mig-index`: which MIG device of the GPU."""
+    """For a `mig-instance` or `mig-gpu`, the GPU instance; for a `mig-index`, the index of the MIG device."""
     ci: Optional[int] = None
 
 
 def parse_gpu_id(text: str) -> Optional[GpuId]:
-    """Return the one name *text*; None if it is of no known form."""
+    """Return the parsed name *text*; None if its form is unknown."""
     pci = normalize_pci(f"0000:{text}" if re.fullmatch(_SHORT_PCI, text, _ANY_CASE) else text)
     if pci is not None:
         return GpuId(text, "pci", pci)
@@ -107,7 +107,7 @@ def parse_gpu_id(text: str) -> Optional[GpuId]:
 
 
 def parse_gpus_option(text: str) -> Union[Literal["all", "none"], tuple[GpuId, ...]]:
-    """Return the value of `--gpus`. Errors: `UsageError` (code `bad-gpus`) with the item that is none."""
+    """Return the value of `--gpus`. Errors: `UsageError` (code `bad-gpus`) with the item that names no GPU."""
     if len(text) > LENGTH_LIMIT:
         raise UsageError("bad-gpus", f"--gpus has {len(text)} characters", hint=f"known: {SPELLINGS}")
     keyword = text.strip().lower()
@@ -126,12 +126,12 @@ def parse_gpus_option(text: str) -> Union[Literal["all", "none"], tuple[GpuId, .
 
 
 def split_visible(value: str) -> tuple[str, ...]:
-    """Return the names in a variable such as CUDA_VISIBLE_DEVICES; a comma at its end names nothing."""
+    """Return the names in a variable such as CUDA_VISIBLE_DEVICES; a comma at its end adds no name."""
     return tuple(token.strip() for token in value[:LENGTH_LIMIT].strip().rstrip(",").split(","))
 
 
 def split_nvidia_visible(value: str) -> tuple[str, ...]:
-    """Return the names in NVIDIA_VISIBLE_DEVICES as NVIDIA's toolkit reads them. An empty element names nothing.
+    """Return the names in NVIDIA_VISIBLE_DEVICES as NVIDIA's toolkit reads them. Empty elements are ignored.
 
     `void` anywhere empties the list; else `all` or `none`, whichever is first, replaces it.
     """
@@ -143,9 +143,9 @@ def split_nvidia_visible(value: str) -> tuple[str, ...]:
 
 
 def split_amd_visible(value: str) -> tuple[str, ...]:
-    """Return the names in AMD_VISIBLE_DEVICES as those of `--gpus`: `0-3` is a range, `0x...` a GPU's unique_id.
+    """Return the names in AMD_VISIBLE_DEVICES in the form of `--gpus`: `0-3` is a range, `0x...` a unique_id.
 
-    An empty element names nothing. A value of only such elements has one name, which is empty.
+    Empty elements are ignored. A value of only such elements has one name, which is empty.
     """
     names: list[str] = []
     for name in split_visible(value):
@@ -163,20 +163,20 @@ def split_amd_visible(value: str) -> tuple[str, ...]:
 
 
 class ListRule(NamedTuple):
-    """How a variable is read."""
+    """The syntax of a variable that lists GPUs."""
 
     spellings: tuple[Spelling, ...]
-    """The names that are understood."""
+    """The accepted kinds of names."""
     ends_at_unknown: bool = True
-    """Whether the list ends at the first name that is unknown; else it is skipped."""
+    """Whether the list ends at the first unknown name; else that name is skipped."""
     ends_at_repeated: bool = False
-    """Whether the list ends at a GPU that it has named before, too."""
+    """Whether the list ends at the second name of the same GPU."""
     case_sensitive: bool = True
-    """Whether `GPU-` and `MIG-` have to be in capitals."""
+    """Whether `GPU-` and `MIG-` must be in capitals."""
     device_files: bool = False
-    """Whether a number is that of a device file, and not an index."""
+    """Whether a number is that of a device file, not an index."""
     cdi_names: bool = False
-    """Whether the names of other devices may be among them: CDI's, the directories of Kubernetes' plugin, or none."""
+    """Whether other devices may be in the list: CDI names, directories of Kubernetes' plugin, or an empty name."""
     depends_on: str = ""
     """The variable without which the numbers mean something else."""
 
@@ -197,7 +197,7 @@ LIST_RULES: dict[str, ListRule] = {
 
 
 def parse_list_item(name: str, rule: ListRule) -> Union[GpuId, Literal["other"], None]:
-    """Return one *name* of a list that is read by *rule*; `other` for another device, None if it is not understood."""
+    """Return one *name* of a list with *rule*; `other` for another device, None if it is not understood."""
     gpu_id = parse_gpu_id(name)
     if gpu_id is None and rule.cdi_names and (not name or "/" in name):
         return "other"
@@ -214,11 +214,11 @@ def hides_all(names: Sequence[str]) -> bool:
 
 
 def is_index(name: str) -> bool:
-    """Return whether *name* is a number, and not a UUID or a word."""
+    """Return whether *name* is a number."""
     gpu_id = parse_gpu_id(name)
     return gpu_id is not None and gpu_id.spelling == "index"
 
 
 def is_uuid(name: str) -> bool:
-    """Return whether *name* is a UUID, or a name made of one."""
+    """Return whether *name* is a UUID, or derived from one."""
     return name.upper().startswith(("GPU-", "MIG-"))

@@ -1,4 +1,4 @@
-"""ICD manifests: the small files that tell a loader which driver library to open.
+"""ICD manifests: small files with the name of the driver library that a loader opens.
 
 JSON for EGL vendors, EGL platforms, Vulkan drivers and layers; one line of text for OpenCL. Sources: libglvnd
 `src/EGL/icd_enumeration.md`, Khronos Vulkan-Loader `LoaderDriverInterface.md` and `LoaderLayerInterface.md`,
@@ -22,15 +22,15 @@ class Icd(NamedTuple):
     """A manifest and the libraries that it names."""
 
     libraries: tuple[str, ...]
-    """`library_path` values in file order: a soname, or an absolute path (which only works if that path exists)."""
+    """The values of `library_path` in file order: sonames or absolute paths."""
     document: Any
-    """The JSON value; for an OpenCL `.icd` file the list of its lines."""
+    """The JSON value; for an OpenCL `.icd` file, the list of its lines."""
 
 
 def parse_icd(data: bytes) -> Icd:
     """Return the manifest in *data*, a JSON object or an OpenCL `.icd` text.
 
-    Errors: `FormatError` (code `bad-icd`): too large, not UTF-8, malformed JSON, no library named.
+    Errors: `FormatError` (code `bad-icd`): too large, not UTF-8, malformed JSON, no library.
     """
     if not data.lstrip().startswith((b"{", b"[")):
         return _of_text(data)
@@ -48,23 +48,24 @@ def _of_text(data: bytes) -> Icd:
         lines = [line.strip() for line in data.decode("utf-8").splitlines() if line.strip()]
     except UnicodeDecodeError as error:
         raise _FORMAT.damaged("not UTF-8", f"byte {error.start}") from error
-    if len(lines) != 1 or "\0" in lines[0] or lines[0].startswith(("{", "[")):  # after blanks that JSON does not have
+    if (
+        len(lines) != 1 or "\0" in lines[0] or lines[0].startswith(("{", "["))
+    ):  # JSON after white space that JSON does not allow
         raise _FORMAT.damaged(f"an .icd file holds one library, this one {len(lines)} lines", "line 1")
     return Icd((lines[0],), lines)
 
 
 def with_library_paths(icd: Icd, replacements: dict[str, str]) -> str:
-    """Return the manifest's text with each `library_path` replaced that *replacements* names."""
+    """Return the manifest's text with each `library_path` that is a key of *replacements* replaced."""
     if isinstance(icd.document, list):
         return "".join(replacements.get(line, line) + "\n" for line in icd.libraries)
-    document = json.loads(json.dumps(icd.document))  # a deep copy: values are frozen
+    document = json.loads(json.dumps(icd.document))  # a deep copy
     for holder in _holders(document):
         holder["library_path"] = replacements.get(holder["library_path"], holder["library_path"])
     return json.dumps(document, indent=4) + "\n"
 
 
 def _holders(document: Any) -> list[dict[str, Any]]:
-    """Return the objects of *document* that hold a `library_path`."""
     if not isinstance(document, dict):
         return []
     layers = document.get("layers")

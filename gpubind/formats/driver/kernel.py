@@ -20,7 +20,7 @@ MIG_MINORS = "/proc/driver/nvidia-caps/mig-minors"
 """The capabilities of GPU instances and compute instances, each with the minor number of its node."""
 
 DRIVER_VERSION = r"[0-9]{3,5}\.[0-9]{1,5}(?:\.[0-9]{1,5}){0,2}"
-"""The pattern of a version of NVIDIA's driver: branches have three digits."""
+"""The pattern of a version of NVIDIA's driver. Branches have three digits."""
 _VERSION_LINE = rf"(?m)^NVRM version:.{{0,200}}?\s({DRIVER_VERSION})(?:\s|$)"
 _NO_VERSION = Format("bad-procfs", "no driver version")
 _DEVICES = Format("bad-procfs", "malformed /proc/devices")
@@ -30,11 +30,11 @@ _PCI = re.compile(r"([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7]
 
 
 class GpuInformation(NamedTuple):
-    """`/proc/driver/nvidia/gpus/<address>/information`. A line that is missing is None."""
+    """`/proc/driver/nvidia/gpus/<address>/information`. A missing line is None."""
 
     model: Optional[str]
     uuid: Optional[str]
-    """`GPU-...`; None until the driver has initialised the GPU (it then prints question marks)."""
+    """`GPU-...`; None until the driver has initialised the GPU (before, it prints question marks)."""
     pci: Optional[str]
     """`0000:01:00.0`, lower case."""
     minor: Optional[int]
@@ -42,7 +42,7 @@ class GpuInformation(NamedTuple):
 
 
 def parse_driver_version(text: str) -> str:
-    """Return the version in `/proc/driver/nvidia/version`, in both wordings (proprietary and open kernel module).
+    """Return the version in `/proc/driver/nvidia/version`, of the proprietary or the open kernel module.
 
     Errors: `FormatError` (code `bad-procfs`) if no line has it.
     """
@@ -53,13 +53,13 @@ def parse_driver_version(text: str) -> str:
 
 
 def parse_modules(text: str) -> Optional[Modules]:
-    """Return the kind of kernel modules in `/proc/driver/nvidia/version`; None if no line tells it."""
+    """Return the kind of kernel modules in `/proc/driver/nvidia/version`; None if no line names it."""
     line = re.search(r"(?m)^NVRM version: .{0,200}?\b(Open )?Kernel Module\b", text)
     return None if line is None else "open" if line.group(1) else "proprietary"
 
 
 def parse_module_version(text: str) -> str:
-    """Return the version in `/sys/module/nvidia/version`: nothing but the number."""
+    """Return the version in `/sys/module/nvidia/version`, which contains only the number."""
     version = text.strip()
     if not re.fullmatch(DRIVER_VERSION, version):
         raise _NO_VERSION.damaged(f"`{version[:40]}` is not a version", "line 1")
@@ -67,7 +67,6 @@ def parse_module_version(text: str) -> str:
 
 
 def parse_gpu_information(text: str) -> GpuInformation:
-    """Return the fields that a plan needs."""
     fields = parse_fields(text)
     uuid = fields.get("GPU UUID")
     pci = fields.get("Bus Location", "")
@@ -101,7 +100,7 @@ def parse_devices(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def parse_groups(text: str) -> dict[int, str]:
-    """Return /etc/group as number -> name. The first name takes precedence; malformed lines are ignored."""
+    """Return the names in /etc/group by number. The first name takes precedence; malformed lines are ignored."""
     names: dict[int, str] = {}
     for line in text.split("\n"):
         fields = line.split(":")
@@ -111,18 +110,18 @@ def parse_groups(text: str) -> dict[int, str]:
 
 
 def parse_mig_minors(text: str) -> dict[str, int]:
-    """Return capability -> minor of its node, by `mig-minors`, which has lines `gpu0/gi1/ci0/access 13`."""
+    """Return the minor number of each capability in `mig-minors`, with lines `gpu0/gi1/ci0/access 13`."""
     pairs = (line.strip().partition(" ") for line in text.split("\n"))
     return {name: number for name, _, digits in pairs if (number := parse_number(digits)) is not None}
 
 
 def parse_number(digits: str) -> Optional[int]:
-    """Return a device number, major or minor; None for anything else."""
+    """Return a major or minor number; None for anything else."""
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else None
 
 
 def normalize_pci(address: str) -> Optional[str]:
-    """Return *address* with a four-digit domain in lower case (`0000:01:00.0`), None for anything else."""
+    """Return *address* in lower case with a four-digit domain (`0000:01:00.0`); None for anything else."""
     match = _PCI.fullmatch(address)
     if match is None:
         return None
@@ -131,7 +130,7 @@ def normalize_pci(address: str) -> Optional[str]:
 
 
 def parse_fields(text: str) -> dict[str, str]:
-    """Return the names and values of lines `name: value`, as `/proc/driver/nvidia/params` has them.
+    """Return the names and values of lines `name: value`, as in `/proc/driver/nvidia/params`.
 
     The first value of a name takes precedence.
     """
@@ -144,7 +143,7 @@ def parse_fields(text: str) -> dict[str, str]:
 
 
 def parse_properties(text: str) -> dict[str, int]:
-    """Return the `properties` of a node of KFD, by name. The first of a name takes precedence.
+    """Return the `properties` of a KFD node, by name. The first value of a name takes precedence.
 
     Errors: `FormatError` (code `bad-kfd`) with the line.
     """
@@ -160,9 +159,9 @@ def parse_properties(text: str) -> dict[str, int]:
 
 
 def pci_of(properties: dict[str, int]) -> Optional[str]:
-    """Return the address `0000:c1:00.0` of `domain` and `location_id`; None where the kernel gives neither.
+    """Return the address `0000:c1:00.0` of `domain` and `location_id`; None if the kernel reports neither.
 
-    Above its 16 bits `location_id` holds the number of a partition.
+    The bits of `location_id` above the lower 16 are the number of a partition.
     """
     location = properties.get("location_id", 0)
     domain = properties.get("domain", 0)
@@ -172,13 +171,13 @@ def pci_of(properties: dict[str, int]) -> Optional[str]:
 
 
 def uuid_of(properties: dict[str, int]) -> Optional[str]:
-    """Return `unique_id` as ROCr and rocminfo spell it, `GPU-<16 hex digits>`; None for chips without one."""
+    """Return `unique_id` in the form of ROCr and rocminfo, `GPU-<16 hex digits>`; None for chips without one."""
     unique = properties.get("unique_id", 0)
     return f"GPU-{unique:016x}" if 0 < unique < 1 << 64 else None
 
 
 def gfx_of(properties: dict[str, int]) -> Optional[str]:
-    """Return the compiler's name of the chip: 90402 -> `gfx942`, 90010 -> `gfx90a`; None if it is not known."""
+    """Return the compiler's name of the chip: 90402 -> `gfx942`, 90010 -> `gfx90a`; None if it is unknown."""
     version = properties.get("gfx_target_version", 0)
     if not version:
         return None

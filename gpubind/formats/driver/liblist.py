@@ -1,8 +1,8 @@
 """nvliblist.conf and rocmliblist.conf: one name a line.
 
-The syntax is Apptainer's and SingularityCE's (`gpuliblist` in their sources), so that a site's own file drops in: lines
-are trimmed, empty ones and those that start with `#` are skipped; there are no inline comments, quotes or variables.
-Two additions, both of which those programs skip without a word: `[section]` lines, and globs in absolute paths.
+The syntax is that of Apptainer and SingularityCE (`gpuliblist` in their sources), so that a site can use its own file.
+Lines are trimmed; empty lines and lines that start with `#` are skipped. There are no inline comments, quotes or
+variables. Two additions, which those programs silently skip: `[section]` lines, and globs in absolute paths.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class ListEntry(NamedTuple):
     text: str
     """As written, trimmed: `libcuda.so`, `nvidia-smi`, `/usr/share/nvidia/nvoptix.bin`."""
     kind: EntryKind
-    """`library`: prefix of names in the ld cache; `library-path`, `file`: absolute; `binary`: looked up in PATH."""
+    """`library`: a prefix of names in the ld cache; `library-path`, `file`: absolute; `binary`: searched in PATH."""
     section: Optional[str]
-    """The section that it stands in, None before the first."""
+    """Its section; None before the first."""
     line: int
     """1-based."""
 
@@ -38,7 +38,7 @@ class LibList(NamedTuple):
     """A parsed list file."""
 
     label: str
-    """Where it came from, without anything that names a user: `/etc/gpubind/nvliblist.conf`."""
+    """Its source, without the name of a user: `/etc/gpubind/nvliblist.conf`."""
     entries: tuple[ListEntry, ...]
 
     def location(self, entry: ListEntry) -> str:
@@ -47,7 +47,7 @@ class LibList(NamedTuple):
 
 
 def entry_kind(text: str) -> EntryKind:
-    """Return the kind of an entry, by Apptainer's test: `.so` anywhere makes a library, a leading slash a path."""
+    """Return the kind of an entry by Apptainer's test: `.so` anywhere means a library, a leading slash a path."""
     absolute = text.startswith("/")
     if ".so" in text:
         return "library-path" if absolute else "library"
@@ -55,9 +55,9 @@ def entry_kind(text: str) -> EntryKind:
 
 
 def library_stem(name: str) -> str:
-    """Return the part that an entry and every name that it can match have in common: `libcuda.so.1` -> `libcuda.so`.
+    """Return the common part of an entry and all names that it can match: `libcuda.so.1` -> `libcuda.so`.
 
-    A file to which the links of a library lead may be called `libcuda`.
+    The target of a library's links may be called `libcuda`.
     """
     return name.partition(".so")[0] + ".so"
 

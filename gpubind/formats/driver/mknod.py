@@ -1,7 +1,7 @@
-"""The commands that recreate a device node, by its path: root runs them for one that is missing or has a wrong number.
+"""The commands with which root recreates a device node that is missing or has a wrong number.
 
-Sources: nvidia-modprobe.c `main`, of which one run makes nodes of one kind; nvidia-modprobe-utils.c `mknod_helper`,
-which removes a node of another number itself; NEWS of udev 176: udev makes no nodes, and minds their modes and links.
+Sources: nvidia-modprobe.c `main` (one run creates nodes of one kind); nvidia-modprobe-utils.c `mknod_helper` (it
+replaces a node with another number); NEWS of udev 176 (udev creates no nodes; it sets modes and links).
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _MAKERS = {
     r"/dev/nvidia-nvlink": "nvidia-modprobe -l",
     r"/dev/nvidia-fs[0-9]*": "modprobe -r nvidia-fs && modprobe nvidia-fs",
 }
-"""By the pattern of a node's path: the command of its driver."""
+"""The driver's command, by the pattern of a node's path."""
 _CLASSES = {
     r"/dev/(kfd)": "kfd",
     r"/dev/dri/((?:card|renderD)[0-9]+)": "drm",
     r"/dev/infiniband/(uverbs[0-9]+)": "infiniband_verbs",
     r"/dev/infiniband/(rdma_cm)": "misc",
 }
-"""The class in /sys that has the number of a node for which there is no such command."""
+"""For other nodes, the class in /sys that has their number."""
 _CAPABILITY = re.compile(r"/dev/nvidia-caps/nvidia-cap([0-9]+)")
 
 
 def node_command(path: str, minors: Mapping[str, int]) -> str:
     """Return the command that recreates the node *path*, with the number that the kernel reports.
 
-    *minors* is the content of `MIG_MINORS`. An unknown node is removed: its driver makes it again.
+    *minors* is the content of `MIG_MINORS`. For an unknown node, it removes the node: its driver creates it again.
     """
     capability = _CAPABILITY.fullmatch(path)
     if capability is not None:
@@ -55,13 +55,13 @@ def node_command(path: str, minors: Mapping[str, int]) -> str:
 
 
 def load_command(gpus: int) -> str:
-    """Return the command that loads the driver and creates the nodes of that number of *gpus* after a boot."""
+    """Return the command that loads the driver and creates the nodes of *gpus* GPUs after a boot."""
     nodes = " ".join(f"-c={number}" for number in range(max(gpus, 1)))
     return f"modprobe nvidia && nvidia-modprobe -c=255 {nodes} && nvidia-modprobe -u -c=0"
 
 
 def capability_file(capability: str) -> str:
-    """Return the file that describes a *capability* of the table: of `gpu0/gi1/access`, of `config`."""
+    """Return the file that describes a *capability*, `gpu0/gi1/access` or `config`."""
     gpu, _, instance = capability.rpartition("/")[0].partition("/")
     name = capability.rpartition("/")[2]
     return "/".join(part for part in (PROC_CAPABILITIES, gpu, "mig", instance, name) if part)

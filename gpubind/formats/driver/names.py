@@ -1,7 +1,7 @@
 """Facts about libraries and programs, by their names.
 
-The table is data/names.json: a row for each name, the files that libraries of the driver open by name at run time, the
-files that stay on the host, and the places of those in an extracted .run directory.
+The table is data/names.json: a row for each name, the files that libraries of the driver open at run time, the files
+that stay on the host, and the installed paths of the data files of an extracted .run directory.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from gpubind.model.data import read_data
 
 
 class NameFacts(NamedTuple):
-    """Facts about some names, in addition to the section of the list that they stand in."""
+    """Facts about names, in addition to their section of the list."""
 
     start: str
-    """How they begin."""
+    """The start of the names."""
     soname: Optional[str] = None
     alias: Optional[str] = None
     """The name by which programs open it, whether or not the host has the link.
@@ -30,48 +30,48 @@ class NameFacts(NamedTuple):
     Source: libnvidia-container `src/nvc_mount.c`; NVIDIA driver README, chapter "Installed Components" (GBM).
     """
     required: bool = False
-    """Whether the driver is of no use without it; every other mount may be left out where a target cannot be made."""
+    """Whether the driver needs it; any other mount may be left out if its target cannot be created."""
     shared: Optional[Capability] = None
-    """Another capability that is linked with it, or opens it, too.
+    """Another capability whose libraries are linked with it, or open it.
 
     Source: DT_NEEDED of libnvidia-glcore and libnvidia-eglcore since 545; `nvidia-drm_gbm.so` is the allocator.
     """
     minor: bool = False
-    """Whether most jobs do not need it, even if its capability was asked for by name: window systems, screen capture,
+    """Whether most jobs do not need it, even if the user named its capability: window systems, screen capture,
     debuggers, services of the host."""
     is_unused: bool = False
-    """Whether no job uses it in a container (services of the host, and what only they open): then no finding reports
-    that it does not load."""
+    """Whether no job uses it in a container: services of the host, and files that only they open. No finding reports
+    that such a library does not load."""
     use: str = ""
-    """Its purpose. Set only for libraries that few jobs need, so that users do not fix what they do not use."""
+    """Its purpose, if few jobs need it: users can then ignore a finding about it."""
     is_sought: bool = False
     """Whether an image that has a library with its soname contains a driver."""
     has_stub: bool = False
     """Whether the CUDA toolkit has a stub of it, for linking."""
     is_neutral: bool = False
-    """Whether it is a loader that all vendors share, which an image may have by its soname."""
+    """Whether it is a loader that all vendors share; an image may have it by its soname."""
     packages: str = ""
-    """The names of its packages in Debian's and Red Hat's distributions, if the driver needs it of others."""
+    """The names of its packages in Debian's and Red Hat's distributions, if the driver does not provide it."""
 
 
 class Companion(NamedTuple):
-    """A file that a library of the driver opens when it needs it: no header names it, and no loader checks it.
+    """A file that a library of the driver opens at run time: no header names it, and no loader checks it.
 
     Source: names seen as strings in the driver's libraries, and the driver README, "Installed Components".
     """
 
     library: str
     name: str
-    """The companion, by the start of its name; the case of the finding about its absence."""
+    """The start of the companion's name; the case of the finding about its absence."""
     since: int
     """The first driver branch that has it."""
     until: Optional[int] = None
-    """The last one; None if it is still there."""
+    """The last branch that has it; None if the newest has it."""
     severity: Severity = "warning"
 
 
 class HostOnly(NamedTuple):
-    """Files of the driver that have no business in a container."""
+    """Files of the driver that a container does not need."""
 
     pattern: str
     why: str
@@ -87,21 +87,21 @@ VENDOR_NEUTRAL_SONAMES = tuple(name.soname for name in NAMES if name.is_neutral 
 STUB_PREFIXES = tuple(name.start for name in NAMES if name.has_stub)
 HOST_ONLY = tuple(HostOnly(**row) for row in _TABLE["host_only"])
 RUN_DIRECTORY: dict[str, str] = _TABLE["run_directory"]
-"""Where the vendor's installer puts the data files that an extracted .run directory holds at its top."""
+"""The directories into which the installer copies the data files at the top of an extracted .run directory."""
 _VERSION_AT_END = re.compile(rf"(?:\.so\.|-)({DRIVER_VERSION})(?:-rc)?$")
 _STARTS = tuple(name.start for name in NAMES)
 _UNKNOWN = NameFacts("")
 
 
 def name_facts(name: str) -> NameFacts:
-    """Return the facts about *name*, a library's or a program's; the defaults for one that the table lacks."""
+    """Return the facts about *name*, a library or program; the defaults if the table lacks it."""
     if not name.startswith(_STARTS):
         return _UNKNOWN
     return next(facts for facts in NAMES if name.startswith(facts.start))
 
 
 def driver_section(name: str) -> Optional[str]:
-    """Return the section in which the shipped list has *name*, a library or a program of NVIDIA's driver; else None."""
+    """Return the section of *name* in the shipped list, a library or program of NVIDIA's driver; else None."""
     for entry in _of_driver():
         if name == entry.text or (entry.kind == "library" and name.startswith(entry.text)):
             return entry.section
@@ -109,12 +109,12 @@ def driver_section(name: str) -> Optional[str]:
 
 
 def driver_libraries() -> tuple[str, ...]:
-    """Return how the names of the libraries of NVIDIA's driver begin: `libcuda.so`."""
+    """Return the starts of the names of the libraries of NVIDIA's driver: `libcuda.so`."""
     return tuple(entry.text for entry in _of_driver() if entry.kind == "library")
 
 
 def rocm_section(name: str) -> Optional[str]:
-    """Return the section in which the shipped list has *name*, a library of ROCm's user space; None for any other."""
+    """Return the section of *name* in the shipped list, a library of ROCm's user space; else None."""
     if not name.startswith(("libamd", "libhip", "libhsa", "libroc")):
         return None  # libdrm and libnuma are not AMD's
     return next((entry.section for entry in _of_rocm() if name.startswith(entry.text)), None)
@@ -133,7 +133,7 @@ def _of_driver() -> tuple[ListEntry, ...]:
 
 
 def driver_version_of(name: str) -> Optional[str]:
-    """Return the driver version that a file name carries: `libcuda.so.550.163.01` -> `550.163.01`.
+    """Return the driver version in a file name: `libcuda.so.550.163.01` -> `550.163.01`.
 
     None for other versions: `libnvidia-egl-gbm.so.1.1.2`.
     """

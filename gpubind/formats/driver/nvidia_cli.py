@@ -17,22 +17,22 @@ _malformed = Format("bad-nvidia-cli", f"malformed answer of `{PROGRAM} list`").d
 
 
 class NvidiaCliList(NamedTuple):
-    """The paths of an answer, by what they are; each once, in printed order, as seen below the driver root."""
+    """The paths of an answer, by kind; each once, in printed order, below the driver root."""
 
     devices: tuple[str, ...]
-    """`/dev/nvidia0`, `/dev/nvidia-caps/nvidia-cap1`, `/dev/dxg`; `/dev/nvidiactl` even if it is not there."""
+    """`/dev/nvidia0`, `/dev/nvidia-caps/nvidia-cap1`, `/dev/dxg`; `/dev/nvidiactl` even if it is missing."""
     procs: tuple[str, ...]
-    """`/proc/driver/nvidia/capabilities/gpu0/mig/gi1/access`: what guards MIG devices."""
+    """`/proc/driver/nvidia/capabilities/gpu0/mig/gi1/access`: the access files of MIG devices."""
     firmware: tuple[str, ...]
-    """`/lib/firmware/nvidia/550.54.14/gsp_ga10x.bin`, links not resolved."""
+    """`/lib/firmware/nvidia/550.54.14/gsp_ga10x.bin`; links are not resolved."""
     libraries: tuple[str, ...]
     """Resolved real files, 64-bit and 32-bit: `libcuda.so.550.54.14`, never `libcuda.so.1`."""
     others: tuple[str, ...]
-    """Programs (resolved), sockets and the MPS directory: a path does not tell which."""
+    """Programs (resolved), sockets and the MPS directory: their paths do not show the kind."""
 
 
 def list_argv(root: str) -> tuple[str, ...]:
-    """Return the command line that lists everything below driver root *root*."""
+    """Return the command line that lists the files below driver root *root*."""
     return (PROGRAM, "list") if root == "/" else (PROGRAM, f"--root={root}", "list")
 
 
@@ -40,7 +40,7 @@ def parse_list(text: str) -> NvidiaCliList:
     """Return the paths in the standard output of `nvidia-container-cli list`.
 
     Errors: `FormatError` (code `bad-nvidia-cli`) with the line: no absolute path, a NUL byte, an overlong line, too
-    many lines, or nothing at all.
+    many lines, an empty answer.
     """
     lines = text.split("\n")
     if not lines[-1]:
@@ -62,7 +62,7 @@ def parse_list(text: str) -> NvidiaCliList:
 
 
 def parse_failure(stderr: str) -> tuple[str, str]:
-    """Return the code and the message of a call that failed, by its standard error.
+    """Return the code and the message of a failed call, from its standard error.
 
     The code is `failed`, or the program's own class of error (`initialization-error`, `detection-error`). The first
     line of the program's form takes precedence; without one, the last line that is not empty.
@@ -81,7 +81,6 @@ def parse_failure(stderr: str) -> tuple[str, str]:
 
 
 def _kind(path: str) -> str:
-    """Return which field of `NvidiaCliList` *path* belongs to."""
     if path.startswith("/dev/"):
         return "devices"
     if path.startswith("/proc/"):

@@ -6,14 +6,13 @@ from gpubind.formats.driver.kernel import normalize_pci
 from gpubind.model import Gpu
 
 COMPUTE_CAPABILITY_QUERY = ("nvidia-smi", "--query-gpu=pci.bus_id,compute_cap", "--format=csv,noheader")
-"""The question for the compute capability of each GPU."""
 GPU_QUERY = ("nvidia-smi", "--query-gpu=index,uuid,pci.bus_id,name", "--format=csv,noheader")
-"""The question for the GPUs, which in WSL no file names."""
+"""Queries the GPUs, which no file lists in WSL."""
 LINES_LIMIT = 256
 
 
 def parse_gpu_rows(text: str) -> tuple[Gpu, ...]:
-    """Return the GPUs, in the order of their indexes. Never raises."""
+    """Return the GPUs in the answer to `GPU_QUERY`, in the order of their indexes. Never raises."""
     gpus: dict[int, Gpu] = {}
     for line in text.splitlines()[:LINES_LIMIT]:
         index, uuid, address, model = (*(part.strip() for part in line.split(",", 3)), "", "", "")[:4]

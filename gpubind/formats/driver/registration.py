@@ -1,10 +1,10 @@
 """Entries of an OCI runtime in the configuration of an engine: bytes in, bytes out.
 
-What others wrote stays as it is: of daemon.json all members and their order. podman gets a separate file. The TOML of
-containerd gets a block of text at its end, and the tables are compared before and after.
+Entries of others stay unchanged: all members of daemon.json keep their order. podman gets a separate file. The TOML of
+containerd gets a block of text at its end; its other tables are compared before and after.
 
 Sources: dockerd(8); containers.conf(5), `engine.runtimes`; containerd 1.7 and 2.1 `docs/cri/config.md`. A file of
-containerd's `imports` would replace the whole table of its plugin (1.7.24, run).
+containerd's `imports` would replace the whole table of its plugin (tried with 1.7.24).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _FORMAT = Format("bad-config", "malformed configuration of an engine", "correct 
 _BLOCK = re.compile(
     rf"(?:(?<=\n)\r?\n)?^{re.escape(_BEGIN)}\s*?\n.*?^{re.escape(_END)}[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE
 )
-"""The block and the empty line before it. An editor may have changed the ends of its lines."""
+"""The block and the empty line before it. An editor may have changed the line ends."""
 _PLUGINS = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}
-"""The plugin that has the runtimes, by the version of containerd's configuration."""
+"""The plugin with the runtimes, by the version of containerd's configuration."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -39,7 +39,7 @@ class Registration(NamedTuple):
     program: str
     """The path of its program."""
     is_default: bool = False
-    """Whether the engine uses it where a container names none."""
+    """Whether the engine uses it for containers that name no runtime."""
 
 
 def in_docker(data: Optional[bytes], entry: Registration) -> bytes:
@@ -61,8 +61,8 @@ def in_docker(data: Optional[bytes], entry: Registration) -> bytes:
 def out_of_docker(data: bytes, before: Optional[bytes], program: str) -> Optional[bytes]:
     """Return *data*, daemon.json, without runtimes of *program*; None if nothing else is in it.
 
-    *before* is the copy of an earlier file, whose default runtime returns. Errors: `FormatError`; `UsageError`
-    (`setup-conflict`) if *program* is still named.
+    *before* is the earlier file, whose default runtime is restored. Errors: `FormatError`; `UsageError`
+    (`setup-conflict`) if another entry names *program*.
     """
     document = _daemon(data)
     runtimes = document.get("runtimes", {})
@@ -79,7 +79,7 @@ def out_of_docker(data: bytes, before: Optional[bytes], program: str) -> Optiona
         earlier = copy.get("default-runtime")
         is_there = isinstance(earlier, str) and (earlier in runtimes or earlier not in copy.get("runtimes", {}))
         if not is_there:
-            del document["default-runtime"]  # dockerd does not start with the name of a runtime that it lacks
+            del document["default-runtime"]  # dockerd does not start if its default runtime is unknown
         else:
             document["default-runtime"] = earlier
     if not document and before is None:
@@ -88,13 +88,12 @@ def out_of_docker(data: bytes, before: Optional[bytes], program: str) -> Optiona
 
 
 def members(data: bytes) -> dict[str, Any]:
-    """Return the members of daemon.json; no runtimes are as good as none. Errors: `FormatError`."""
+    """Return the members of daemon.json, without an empty `runtimes`. Errors: `FormatError`."""
     document = _daemon(data)
     return {key: value for key, value in document.items() if (key, value) != ("runtimes", {})}
 
 
 def _daemon(data: Optional[bytes]) -> dict[str, Any]:
-    """Return the members of daemon.json. Errors: `FormatError`."""
     if data is None or not data.strip():
         return {}
     document = parse_exact_json(data, SIZE_LIMIT, _FORMAT)
@@ -109,7 +108,6 @@ def _path(runtime: Any) -> str:
 
 
 def _for_podman(entry: Registration) -> bytes:
-    """Return a file of containers.conf.d with *entry*."""
     lines = [HEADER.format(engine="podman"), "[engine]", *([f'runtime = "{entry.name}"'] if entry.is_default else [])]
     lines += ["", "[engine.runtimes]", f"{entry.name} = [{json.dumps(entry.program)}]"]
     return ("\n".join(lines) + "\n").encode()
@@ -136,15 +134,15 @@ def in_containerd(data: Optional[bytes], entry: Registration) -> bytes:
     written = new_text.encode("utf-8", "surrogateescape")
     after = parse_toml(written, *_TOML)
     _runtimes(after, plugin).pop(entry.name, None)
-    if _pruned(after) != _pruned(tables):
+    if _pruned(after) != _pruned(tables):  # the block may create empty tables above its own
         raise _FORMAT.damaged("the entry would change other tables", f"key plugins.{plugin}")
     return written
 
 
 def out_of_containerd(data: bytes, before: Optional[bytes], program: str) -> Optional[bytes]:
-    """Return *data*, config.toml, without gpubind's block; *before*, the earlier file, if nothing else was in it.
+    """Return *data*, config.toml, without gpubind's block; *before*, the earlier file, if only the version remains.
 
-    Errors: `FormatError`; `UsageError` (`setup-conflict`) if *program* is still named: containers would not start
+    Errors: `FormatError`; `UsageError` (`setup-conflict`) if another entry names *program*: containers would not start
     without it.
     """
     text = data.decode("utf-8", "surrogateescape")
@@ -157,7 +155,6 @@ def out_of_containerd(data: bytes, before: Optional[bytes], program: str) -> Opt
 
 
 def _need_unnamed(tables: Any, program: str) -> None:
-    """Raise `UsageError` (`setup-conflict`) if *program* is a value in *tables*."""
     if isinstance(tables, dict):
         for value in tables.values():
             _need_unnamed(value, program)
@@ -170,7 +167,6 @@ _TOML = (_FORMAT.code, _FORMAT.what)
 
 
 def _runtimes(tables: dict[str, Any], plugin: str) -> dict[str, Any]:
-    """Return the runtimes in *tables*; an empty object where there are none. Errors: `FormatError`."""
     table: Any = tables
     for key in ("plugins", plugin, "containerd", "runtimes"):
         table = table.get(key, {})
@@ -181,7 +177,6 @@ def _runtimes(tables: dict[str, Any], plugin: str) -> dict[str, Any]:
 
 
 def _pruned(value: Any) -> Any:
-    """Return *value* without empty tables: the block makes those above its own."""
     if not isinstance(value, dict):
         return value
     members = {key: _pruned(member) for key, member in value.items()}
@@ -197,7 +192,7 @@ _PODMAN = re.compile(
     re.escape(HEADER.format(engine="podman"))
     + rf'\n\[engine\]\n(?:runtime = "{NAME.pattern}"\n)?\n\[engine\.runtimes\]\n{NAME.pattern} = \["[^"\n]*"\]\n'
 )
-"""What `_for_podman` writes."""
+"""The text that `_for_podman` writes."""
 
 
 def _in_podman(data: Optional[bytes], entry: Registration) -> bytes:
@@ -212,7 +207,6 @@ def _out_of_podman(data: bytes, before: Optional[bytes], program: str) -> Option
 
 
 def _need_unchanged(data: bytes) -> None:
-    """Raise `UsageError` (`setup-conflict`) if *data* is not what `_for_podman` writes."""
     if not is_ours(data, "podman"):
         raise not_ours()
     if not _PODMAN.fullmatch(data.decode("utf-8", "surrogateescape")):
@@ -221,28 +215,29 @@ def _need_unchanged(data: bytes) -> None:
 
 
 def not_ours() -> UsageError:
-    """Return the error about a file in the place of one of gpubind's."""
+    """Return the error about a foreign file at the path of one of gpubind's."""
     hint = "move it away, if nothing needs it"
     return UsageError("setup-conflict", "there is a file that gpubind did not write", hint=hint)
 
 
 class Engine(NamedTuple):
-    """How an engine is told of a runtime."""
+    """The configuration of an engine's runtimes."""
 
     runtimes: tuple[str, ...]
-    """The runtimes that take over, in the order in which the engine prefers them."""
+    """The runtimes that gpubind calls, in the order in which the engine prefers them."""
     configuration: str
     """The path of its configuration."""
     register: Callable[[Optional[bytes], Registration], bytes]
     """Returns a configuration with a runtime."""
     remove: Callable[[bytes, Optional[bytes], str], Optional[bytes]]
-    """Returns it without those of a program; None if nothing is left. The second is an earlier copy."""
+    """Returns a configuration without the runtimes of a program; None if it is empty. The second argument is an
+    earlier copy."""
     after: str
-    """What makes the engine read it."""
+    """How to make the engine read the configuration."""
     meaning: Callable[[bytes], Any] = bytes.strip
-    """Returns what is equal where two configurations mean the same."""
+    """Returns a value that is equal for equivalent configurations."""
     has_users: bool = True
-    """Whether an ordinary user may have one, below the user's directory of configurations."""
+    """Whether an ordinary user may have a configuration."""
     has_default: bool = True
     """Whether `setup` can make a runtime the default."""
     hook: str = ""

@@ -1,8 +1,8 @@
 """NVIDIA_REQUIRE_*: the driver that an image needs.
 
-An expression is alternatives separated by spaces, each of terms joined by commas, each a property, an operator and a
-value: `cuda>=12.4 brand=tesla,driver>=535,driver<536`. It is read from the left, and only as far as it takes to answer:
-the rest may be anything. Source: libnvidia-container `src/cli/dsl.c` (`dsl_evaluate`, `evaluate_rule`,
+Spaces separate the alternatives of an expression, commas the terms of an alternative. A term is a property, an operator
+and a value: `cuda>=12.4 brand=tesla,driver>=535,driver<536`. Parsing goes from left to right and stops as soon as the
+result is known; the rest is not checked. Source: libnvidia-container `src/cli/dsl.c` (`dsl_evaluate`, `evaluate_rule`,
 `dsl_compare_version`), `src/cli/configure.c` (the properties).
 """
 
@@ -17,20 +17,20 @@ from gpubind.model.cuda import cuda_max, first_drivers, version_key
 
 LENGTH_LIMIT = 1 << 16
 _DRIVERS_LIMIT = 256
-"""Drivers of an expression that are tried: NVIDIA's images name 40."""
+"""Drivers of one expression that are tried: NVIDIA's images name 40."""
 _PROPERTIES = ("cuda", "driver", "arch", "brand")
 _FALSE = ("", "0", "false", "no", "f", "n")
 _malformed = Format("bad-require", "malformed NVIDIA_REQUIRE_* expression").damaged
 _TERM = re.compile(r"([^<>=!]+)(=|!=?|<=?|>=?)([^<>=!].*)", re.DOTALL)
-_VERSION = re.compile(r"[0-9]{1,19}(\.+[0-9]{1,19})*\.*", re.ASCII)  # 64 bits hold no more digits for certain
+_VERSION = re.compile(r"[0-9]{1,19}(\.+[0-9]{1,19})*\.*", re.ASCII)  # 64 bits hold any number of 19 digits
 
 
 def evaluate(text: str, properties: Mapping[str, str]) -> Optional[bool]:
-    """Return whether the requirement in *text* holds where the *properties* have these values.
+    """Return whether the requirement in *text* holds for the values of *properties*.
 
-    A property that is not among them may have any value: None where the answer depends on it. A text without terms
-    asks for nothing. Errors: `FormatError` (code `bad-require`) with the place, where a malformed term is reached
-    whatever the unknown properties are.
+    A missing property may have any value: None if the answer depends on it. A text without terms holds. Errors:
+    `FormatError` (code `bad-require`) with the place, if the parser reaches a malformed term for every value of the
+    missing properties.
     """
     if len(text) > LENGTH_LIMIT:
         raise _malformed(f"{len(text)} characters", "character 0")
@@ -42,7 +42,7 @@ def evaluate(text: str, properties: Mapping[str, str]) -> Optional[bool]:
 
 
 def requirements_of(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of *env* that are requirements; none where NVIDIA_DISABLE_REQUIRE is true.
+    """Return the requirements among the variables *env*; none if NVIDIA_DISABLE_REQUIRE is true.
 
     Source: nvidia-container-toolkit `internal/config/image/cuda_image.go`.
     """
@@ -53,9 +53,9 @@ def requirements_of(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def first_sufficient_driver(text: str, **extra: str) -> Optional[str]:
-    """Return the first driver from which on every known one meets the requirement in *text*; None if there is none.
+    """Return the first known driver from which on every driver meets the requirement in *text*; None without one.
 
-    *extra* are other properties: a brand or an architecture that *extra* lacks may be any. Errors: as `evaluate`.
+    *extra*: other properties. A brand or an architecture that it lacks may have any value. Errors: as `evaluate`.
     """
     least = None
     for driver in reversed(breakpoint_drivers(text)):
@@ -66,9 +66,7 @@ def first_sufficient_driver(text: str, **extra: str) -> Optional[str]:
 
 
 def breakpoint_drivers(text: str) -> tuple[str, ...]:
-    """Return the drivers at which the answer about *text* may change, ascending: those it names, and the first of each
-    CUDA version.
-    """
+    """Return the drivers at which the result of *text* may change, ascending: its own, and the first of each CUDA."""
     drivers = re.findall(
         r"driver[<>=!]+([0-9]{1,9}(?:\.[0-9]{1,9}){0,3})(?![0-9.])", text[:LENGTH_LIMIT], re.IGNORECASE
     )
@@ -78,18 +76,18 @@ def breakpoint_drivers(text: str) -> tuple[str, ...]:
 
 
 def driver_properties(driver: str, **extra: str) -> dict[str, str]:
-    """Return the properties of a host with *driver*, with those *extra*."""
+    """Return the properties of a host with *driver*, and *extra*."""
     cuda = cuda_max(driver)
     return {"driver": driver, **({} if cuda is None else {"cuda": cuda}), **extra}
 
 
 def _outcomes(text: str, properties: Mapping[str, str]) -> Iterator[Union[bool, FormatError]]:
-    """Yield each way in which the reading may end, whatever the unknown properties are."""
+    """Yield each possible result, over all values of the unknown properties."""
     so_far = True
     for number, alternative in enumerate(filter(None, text.split(" ")), 1):
         terms = [term for term in alternative.split(",") if term]
         if not terms:
-            break  # only commas: they end the reading
+            break  # an alternative of only commas ends the expression
         answers = [_term(term, properties, f"alternative {number}") for term in terms]
         ends = [n for n, answer in enumerate(answers) if answer is False or isinstance(answer, FormatError)]
         reached = answers[: ends[0] + 1] if ends else answers
@@ -102,7 +100,7 @@ def _outcomes(text: str, properties: Mapping[str, str]) -> Iterator[Union[bool, 
 
 
 def _term(term: str, properties: Mapping[str, str], place: str) -> Union[bool, FormatError, None]:
-    """Return the result of one comparison; an error if it is malformed, None if it is not known."""
+    """Return the result of one comparison; an error if it is malformed, None if unknown."""
     match = _TERM.fullmatch(term)
     if match is None:
         return _malformed(f"`{term[:60]}` is not a comparison", place)

@@ -1,4 +1,4 @@
-"""The lists of a Jetson: what of the host a container needs, one path a line, `lib, /usr/lib/...`.
+"""The lists of a Jetson: the host files that a container needs, one path a line, `lib, /usr/lib/...`.
 
 Source: nvidia-container-toolkit `internal/platform-support/tegra/csv`.
 """
@@ -23,20 +23,20 @@ class MountSpec(NamedTuple):
     kind: SpecKind
     """`dev`: a device node; `dir`: a directory; `lib`: any file; `sym`: a link."""
     path: str
-    """Absolute, perhaps with wildcards as fnmatch spells them."""
+    """Absolute; it may have wildcards in fnmatch's syntax."""
     line: int
     """1-based."""
 
 
 class Fault(NamedTuple):
-    """A line that cannot be read. The others count all the same, as for NVIDIA's toolkit."""
+    """A malformed line. Like NVIDIA's toolkit, gpubind still uses the others."""
 
     line: int
     why: str
 
 
 def parse_mount_specs(data: bytes) -> tuple[tuple[MountSpec, ...], tuple[Fault, ...]]:
-    """Return the lines of *data*, and those that cannot be read. Comments and empty lines are neither."""
+    """Return the entries of *data*, and its malformed lines. Comments and empty lines are ignored."""
     specs: list[MountSpec] = []
     faults: list[Fault] = []
     for number, line in enumerate(data.decode("utf-8", "surrogateescape").lstrip("\ufeff").split("\n"), 1):
@@ -70,5 +70,5 @@ def _spec(text: str, number: int) -> Union[MountSpec, Fault]:
 
 
 def _fnmatch_of(pattern: str) -> str:
-    """Return a *pattern* of Go's filepath.Match for fnmatch: there `!` negates a class, in Go `^` does."""
+    """Convert a *pattern* of Go's filepath.Match for fnmatch: `^` negates a class in Go, `!` in fnmatch."""
     return re.sub(r"\[!([^]]+)\]", r"[\1!]", pattern).replace("[^", "[!")

@@ -1,7 +1,7 @@
-"""Intel's drivers for video: what their code and constants say about the GPUs that they know.
+"""Intel's drivers for video: the GPUs that they support, by their code and constants.
 
-iHD, the driver of VA-API, registers each PCI device ID by a call when it is loaded, with the ID in a register. oneVPL's
-runtime and that of the Media SDK have a table of device IDs. Intel's older driver of VA-API, i965, has a `switch`.
+iHD, the VA-API driver, registers each PCI device ID by a call at load time, with the ID in a register. The runtimes of
+oneVPL and the Media SDK have a table of device IDs. Intel's older VA-API driver, i965, has a `switch`.
 
 Sources: intel/media-driver `media_driver/linux/*/ddi/media_sysinfo_*.cpp`, `mos_bufmgr_xe.c`; intel/vpl-gpu-rt
 `_studio/shared/src/libmfx_core_vaapi.cpp`; intel/libva `va/drm/va_drm_utils.c`, `va/va.c`. Compared with Debian's iHD
@@ -16,13 +16,13 @@ from collections.abc import Set
 from typing import Optional
 
 IHD, I965 = "iHD", "i965"
-"""The names of Intel's drivers of VA-API, in the order in which libva tries them."""
+"""The names of Intel's VA-API drivers, in the order in which libva tries them."""
 OTHERS = ("nvidia", "radeonsi", "r600", "pvr", "d3d12")
-"""Those of other vendors, which libva's table has; each fails on a GPU of Intel's."""
+"""The drivers of other vendors in libva's table; each fails on an Intel GPU."""
 FIRST_UNKNOWN_TO_I965 = "icllp"
-"""The first platform that i965 does not know: its last release is of 2020."""
+"""The first platform that i965 does not support: its last release is from 2020."""
 LEAST_DEVICES = 64
-"""Devices that a driver has at least, if they can be read. Other code has a few of the numbers by chance."""
+"""The least number of known device IDs in a driver: other code contains a few of them by chance."""
 _REGISTERED = re.compile(rb"[\xbe\xbf](..)\0\0", re.DOTALL)
 """`mov $0xe20b, %edi`, or `%esi`."""
 _ROW = 12
@@ -33,16 +33,16 @@ _XE = b"xe\0"
 
 
 def parse_devices(code: bytes, known_ids: Set[str]) -> Optional[Set[str]]:
-    """Return the device IDs in *code*, iHD's machine code: `e20b`; None if they cannot be read.
+    """Return the device IDs in *code*, iHD's machine code: `e20b`; None if it cannot be parsed.
 
-    *known_ids* are those of all GPUs: by these the code is recognized.
+    *known_ids*, those of all GPUs, serve to recognize the code.
     """
     device_ids = {f"{struct.unpack('<H', match.group(1))[0]:04x}" for match in _REGISTERED.finditer(code)}
     return device_ids if len(device_ids & known_ids) >= LEAST_DEVICES else None
 
 
 def parse_device_table(constants: bytes, known_ids: Set[str]) -> Optional[Set[str]]:
-    """Return the device IDs in the table among the *constants* of a runtime; else as `parse_devices`."""
+    """Return the device IDs in the table in the *constants* of a runtime; else as `parse_devices`."""
     numbers, step = {int(name, 16) for name in known_ids}, _ROW // 4
     values = struct.unpack_from(f"<{len(constants) // 4}I", constants)
     indexes = {at for at, value in enumerate(values) if value in numbers}
@@ -52,16 +52,16 @@ def parse_device_table(constants: bytes, known_ids: Set[str]) -> Optional[Set[st
 
 
 def parse_release(constants: bytes) -> Optional[str]:
-    """Return the release of iHD with these *constants*: `25.2.3`; None if it does not say."""
+    """Return the release of iHD with these *constants*: `25.2.3`; None if unknown."""
     match = _RELEASE.search(constants)
     return match.group(1).decode() if match else None
 
 
 def lacks_xe(constants: bytes) -> bool:
-    """Return whether iHD with these *constants* certainly does not know the kernel driver xe."""
+    """Return whether iHD with these *constants* certainly does not support the kernel driver xe."""
     return _BUFFERS_OF_XE not in constants
 
 
 def maps_xe(constants: bytes) -> bool:
-    """Return whether `libva-drm.so.2` with these *constants* may know which driver is for a GPU of xe."""
+    """Return whether `libva-drm.so.2` with these *constants* may know the driver for a GPU of xe."""
     return _XE in constants

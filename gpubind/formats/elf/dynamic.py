@@ -1,6 +1,6 @@
-"""The dynamic facts of an ELF file, read from where ld.so reads them: the program headers, and what they lead to.
+"""The dynamic facts of an ELF file, read as ld.so reads them: from the program headers and their segments.
 
-Section headers are for link editors and debuggers: a file may lack them, and ld.so loads it all the same.
+Section headers are for link editors and debuggers: ld.so loads a file without them.
 Source: gABI chapter 5, LSB "Symbol Versioning", glibc `elf/rtld.c`, `elf/dl-load.c`, `elf/dl-version.c`.
 """
 
@@ -40,7 +40,7 @@ _damaged = Format("bad-elf", "damaged ELF file").damaged
 
 
 class _StructFormats(NamedTuple):
-    """The structures of a class of ELF files, and which words of a program header make a `_Segment`."""
+    """The structures of a class of ELF files. `segment`: the fields of a program header that make a `_Segment`."""
 
     header: str
     program: str
@@ -60,7 +60,7 @@ class _Segment(NamedTuple):
     offset: int
     address: int
     size: int
-    """In the file: what memory has beyond it is zeros."""
+    """The size in the file; the rest of the segment in memory is zeros."""
     flags: int
 
 
@@ -68,15 +68,15 @@ class Section(NamedTuple):
     """A section of an ELF file, as link editors and debuggers see it."""
 
     kind: int
-    """sh_type: `SHT_NOTE`; that of `SHT_NOBITS` has no bytes in the file."""
+    """sh_type: `SHT_NOTE`. A section of type `SHT_NOBITS` has no bytes in the file."""
     offset: int
     size: int
 
 
 def parse_elf(stream: BinaryIO) -> ElfFacts:
-    """Return the dynamic facts of the ELF file in *stream* (binary, seekable; read only where they are).
+    """Return the dynamic facts of the ELF file in *stream* (binary, seekable; other parts are not read).
 
-    Errors: `FormatError` (code `bad-elf`), for a file that is not an ELF object and for any damage that matters here.
+    Errors: `FormatError` (code `bad-elf`), for a file that is not an ELF object and for any damage of these facts.
     """
     ident = parse_ident(stream.read(HEAD_SIZE) or b"")  # None: no bytes for now
     if isinstance(ident, NotElf):
@@ -102,7 +102,7 @@ def parse_elf(stream: BinaryIO) -> ElfFacts:
         ),
         version_definitions=tuple(map(dynamic.string, definitions)),
         cuda_note=cuda_note,
-        # Without the header, the machine's default. The last of several takes precedence.
+        # Without the header, the architecture's default. Of several, the last takes precedence.
         executable_stack=bool(stacks[-1].flags & PF_X) if stacks else architecture(ident.arch).executable_stack,
         no_default_directories=bool(dynamic.last.get(DT_FLAGS_1, 0) & DF_1_NODEFLIB),
         pie=bool(dynamic.last.get(DT_FLAGS_1, 0) & DF_1_PIE),
@@ -110,7 +110,7 @@ def parse_elf(stream: BinaryIO) -> ElfFacts:
 
 
 def find_sections(stream: BinaryIO, names: Collection[str]) -> dict[str, Section]:
-    """Return the sections of the ELF file in *stream* with those *names*; none of a file that has no sections.
+    """Return the sections with those *names* of the ELF file in *stream*; empty for a file without sections.
 
     Errors: as `parse_elf`.
     """
@@ -121,7 +121,7 @@ def find_sections(stream: BinaryIO, names: Collection[str]) -> dict[str, Section
 
 
 class _ElfFile:
-    """An ELF file, read at offsets, and at addresses as they are once ld.so has loaded it."""
+    """An ELF file, read by offset, or by address as ld.so loads it."""
 
     def __init__(self, stream: BinaryIO, ident: ElfIdent) -> None:
         self._stream = stream
@@ -133,11 +133,11 @@ class _ElfFile:
         programs, self.section_at = fields[4:6]
         program_size, program_count, self.section_size, self.section_count, self.section_names = fields[8:]
         self.segments = self._read_segments(programs, program_size, program_count)
-        # Where two are loaded over each other, the last one shows.
+        # If two overlap, the last one is visible.
         self._loaded = [segment for segment in reversed(self.segments) if segment.kind == PT_LOAD]
-        size = stream.seek(0, 2)  # to the end; 0 for a stream that does not know its size
+        size = stream.seek(0, 2)  # 0 for a stream of unknown size
         end = max((segment.offset + segment.size for segment in self._loaded), default=0)
-        if 0 < size < end:  # ld.so maps such a file, and its first use is a SIGBUS
+        if 0 < size < end:  # ld.so maps such a file, and its first use raises SIGBUS
             raise _damaged(f"the file is truncated: it has {size} bytes, and its segments {end}", "segments")
 
     def _read_segments(self, at: int, size: int, count: int) -> tuple[_Segment, ...]:
@@ -153,22 +153,20 @@ class _ElfFile:
         return segments
 
     def first(self, kind: int) -> Optional[_Segment]:
-        """Return the first segment of that *kind*."""
         return next((segment for segment in self.segments if segment.kind == kind), None)
 
     def read(self, offset: int, size: int, subject: str) -> bytes:
-        """Return the *size* bytes at *offset*."""
         if not size:
             return b""
         if offset < OFFSET_LIMIT:
             self._stream.seek(offset)
-            data = self._stream.read(size) or b""  # None: no bytes for now, and not the end
+            data = self._stream.read(size) or b""  # None: no bytes yet, not the end
             if len(data) == size:
                 return data
         raise _damaged(f"the file ends before its {subject}", subject)
 
     def sections(self, names: Collection[str]) -> dict[str, Section]:
-        """Return the sections with those *names*: of several, the last. None where it has no table of sections."""
+        """Return the sections with those *names*; of several, the last."""
         form = struct.Struct(self.order + self.forms.section)
         if self.section_size != form.size or self.section_names >= self.section_count:
             return {}
@@ -185,7 +183,7 @@ class _ElfFile:
         }
 
     def load(self, address: int, size: int, subject: str) -> bytes:
-        """Return the *size* bytes at *address*; fewer where their segment ends."""
+        """Return the *size* bytes at *address*; fewer if their segment ends."""
         for segment in self._loaded:
             if segment.address <= address < segment.address + segment.size:
                 beyond = address - segment.address
@@ -193,7 +191,6 @@ class _ElfFile:
         raise _damaged(f"no segment has {address:#x}, where its {subject} should be", subject)
 
     def unpack(self, form: str, address: int, subject: str) -> tuple[int, ...]:
-        """Return the words at *address*."""
         form = self.order + form
         data = self.load(address, struct.calcsize(form), subject)
         if len(data) < struct.calcsize(form):
@@ -202,13 +199,13 @@ class _ElfFile:
 
 
 class _Dynamic:
-    """The dynamic section of *file*. A string is a place in the string table."""
+    """The dynamic section of *file*. A string is an offset in the string table."""
 
     def __init__(self, file: _ElfFile) -> None:
         self._file = file
         self.needed: list[int] = []
         self.last: dict[int, int] = {}
-        """Of each other tag the last value: that which ld.so keeps."""
+        """The last value of each other tag: ld.so uses the last."""
         for tag, value in self._tags():
             if tag != DT_NEEDED:
                 self.last[tag] = value
@@ -218,9 +215,8 @@ class _Dynamic:
                 self.needed.append(value)
 
     def _tags(self) -> Iterator[tuple[int, ...]]:
-        """Yield each tag and its value, up to the end of the section."""
         segment = self._file.first(PT_DYNAMIC)
-        if segment is None or not segment.size:  # empty in a file of symbols
+        if segment is None or not segment.size:  # empty in a file of debug symbols
             return
         form = struct.Struct(self._file.order + self._file.forms.dynamic)
         step = _TAGS_AT_ONCE * form.size
@@ -233,7 +229,6 @@ class _Dynamic:
         raise _damaged(f"over {_TAGS_LIMIT} dynamic tags", "dynamic tags")
 
     def string(self, at: int, limit: int = STRING_LIMIT) -> str:
-        """Return the string at place *at*, of no more than *limit* characters."""
         table = self.last.get(DT_STRTAB)
         if table is None:
             raise _damaged("the file has no string table", "string table")
@@ -246,13 +241,12 @@ class _Dynamic:
         return text.decode("utf-8", "surrogateescape")
 
     def tag_string(self, tag: int) -> Optional[str]:
-        """Return the string that *tag* names; None without that tag."""
         limit = _SEARCH_PATH_LIMIT if tag in (DT_RPATH, DT_RUNPATH) else STRING_LIMIT
         return None if tag not in self.last else self.string(self.last[tag], limit)
 
 
 def _version_needs(file: _ElfFile, dynamic: _Dynamic) -> list[tuple[int, list[int]]]:
-    """Return the name of each library, and the versions that the file needs of it."""
+    """Return each library, and the versions that the file needs of it."""
     needs: list[tuple[int, list[int]]] = []
     at, budget = dynamic.last.get(DT_VERNEED), VERSIONS_LIMIT
     while at is not None:
@@ -264,7 +258,7 @@ def _version_needs(file: _ElfFile, dynamic: _Dynamic) -> list[tuple[int, list[in
             if budget < 0:
                 raise _damaged(f"over {VERSIONS_LIMIT} version needs", "version needs")
             _, flags, _, name, step = file.unpack("IHHII", aux, "version needs")
-            if not flags & VER_FLG_WEAK:  # a weak one is only warned about
+            if not flags & VER_FLG_WEAK:  # ld.so only warns about a weak one
                 names.append(name)
             aux = aux + step if step else None
         needs.append((library, names))
@@ -273,7 +267,7 @@ def _version_needs(file: _ElfFile, dynamic: _Dynamic) -> list[tuple[int, list[in
 
 
 def _version_definitions(file: _ElfFile, dynamic: _Dynamic) -> list[int]:
-    """Return the versions that a file defines, without those from which they inherit."""
+    """Return the versions that the file defines, without their parents."""
     definitions: list[int] = []
     at = dynamic.last.get(DT_VERDEF)
     while at is not None:
@@ -286,7 +280,6 @@ def _version_definitions(file: _ElfFile, dynamic: _Dynamic) -> list[int]:
 
 
 def _read_interpreter(file: _ElfFile) -> Optional[str]:
-    """Return the program that the kernel starts in this one's place: of several the first."""
     segment = file.first(PT_INTERP)
     if segment is None:
         return None
@@ -297,7 +290,7 @@ def _read_interpreter(file: _ElfFile) -> Optional[str]:
 
 
 def _read_cuda_note(file: _ElfFile) -> Optional[CudaNote]:
-    """Return libcuda's note, from a section outside all segments, which ld.so does not see."""
+    """Return libcuda's note. Its section is outside all segments, so ld.so does not map it."""
     section = file.sections((_CUDA_NOTE,)).get(_CUDA_NOTE)
     if section is None or section.kind != SHT_NOTE or section.size > _NOTE_LIMIT:
         return None
@@ -307,7 +300,7 @@ def _read_cuda_note(file: _ElfFile) -> Optional[CudaNote]:
 def parse_cuda_note(data: bytes, order: Literal["little", "big"]) -> Optional[CudaNote]:
     """Return the CUDA forward compatibility note in the bytes of its section; None if it is malformed.
 
-    A description is taken as far as the section goes: that of CUDA's libcuda for Orin claims more than there is.
+    A description ends with its section: that of CUDA's libcuda for Orin claims a larger size.
     Sources: CUDA Compatibility guide; owner `NVIDIA Corporation`, description JSON with `CUDA version` and `driver`;
     nvidia-container-toolkit `cuda-elf-header.go`.
     """

@@ -1,14 +1,14 @@
-"""ELF: the facts about a file, its identification, and the stubs of drivers. `dynamic` reads the rest.
+"""ELF: the facts about a file, its identification, and the stubs of drivers. `dynamic` reads the facts.
 
-Stubs stand in for libcuda or NVML while programs are linked. The CUDA toolkit has them in `lib64/stubs`, from where
-they get copied. Those of CUDA 11.8 and 12.4:
+Stubs replace libcuda or NVML while programs are linked. The CUDA toolkit has them in `lib64/stubs`, and users copy them
+from there. Those of CUDA 11.8 and 12.4:
 
-- `libcuda.so` (62 and 70 KB, soname `libcuda.so.1`) has all of libcuda's functions and imports none; each answers
+- `libcuda.so` (62 and 70 KB, soname `libcuda.so.1`) defines all of libcuda's functions and imports none; each returns
   CUDA_ERROR_STUB_LIBRARY (34).
-- `libnvidia-ml.so` (46 and 59 KB, soname `libnvidia-ml.so.1`) prints that it is a stub; nvmlInit answers 9.
+- `libnvidia-ml.so` (46 and 59 KB, soname `libnvidia-ml.so.1`) prints that it is a stub; nvmlInit returns 9.
 
-A real libcuda has over 10 MB, and a real NVML over 1 MB. In Windows' subsystem for Linux libcuda is a loader of 140 to
-160 KB: size proves nothing.
+A real libcuda has over 10 MB, a real NVML over 1 MB. But libcuda of Windows Subsystem for Linux is a loader of 140 to
+160 KB: the size proves nothing.
 
 Source: gABI chapter 4 (ELF header).
 """
@@ -25,7 +25,7 @@ from gpubind.model.arch import architecture_of_elf
 EXECUTABLE = 2
 """e_type of a program with a fixed address."""
 HEAD_SIZE = 256
-"""Bytes that `parse_ident` needs; they also show a linker script."""
+"""Bytes that `parse_ident` needs; they also suffice for a linker script."""
 STUB_LIMIT = 1 << 20
 """Bytes. A larger file is not a stub."""
 _DRIVER_ACCESS_SYMBOLS = (b"ioctl\0", b"dlopen\0", b"dlmopen\0", b"syscall\0", b"socket\0", b"mmap\0", b"mmap64\0")
@@ -62,7 +62,7 @@ class VersionNeed(NamedTuple):
 
 
 class ElfFacts(NamedTuple):
-    """The dynamic facts of one ELF file. Orders are those of the file."""
+    """The dynamic facts of one ELF file, in the order of the file."""
 
     ident: ElfIdent
     soname: Optional[str] = None
@@ -73,17 +73,17 @@ class ElfFacts(NamedTuple):
     version_needs: tuple[VersionNeed, ...] = ()
     version_definitions: tuple[str, ...] = ()
     cuda_note: Optional[CudaNote] = None
-    """libcuda's own word about the CUDA versions and kernel modules that it serves, where it has one."""
+    """libcuda's note about the CUDA versions and kernel modules that it supports."""
     executable_stack: bool = False
-    """Whether it asks for a stack that may be executed (PT_GNU_STACK)."""
+    """Whether it requires an executable stack (PT_GNU_STACK)."""
     no_default_directories: bool = False
-    """Whether what it needs must not come from the default directories (DF_1_NODEFLIB)."""
+    """Whether its libraries must not come from the default directories (DF_1_NODEFLIB)."""
     pie: bool = False
     """Whether it is a position-independent executable (DF_1_PIE), which dlopen refuses."""
 
 
 def parse_ident(head: bytes) -> Union[ElfIdent, NotElf]:
-    """Return the identification in the first `HEAD_SIZE` bytes of a file, or why there is none. Never raises."""
+    """Return the identification in the first `HEAD_SIZE` bytes of a file, or the reason without one. Never raises."""
     if not head:
         return NotElf("zero-byte", "the file is empty")
     if not head.startswith(b"\x7fELF"):
@@ -107,12 +107,12 @@ def split_library_path(value: str) -> list[str]:
 def is_stub(data: bytes) -> bool:
     """Return whether *data*, a whole ELF file, is a stub of libcuda or NVML.
 
-    A libcuda that imports no function by which it could reach a device or another library can only be a stub. An NVML
-    must contain the words: stand-ins that report made-up GPUs reach no device either, and are accepted.
+    A libcuda that imports no function for devices or other libraries can only be a stub. An NVML is a stub only if it
+    contains the message: libraries that emulate GPUs reach no device either, and are accepted.
     """
     if not data.startswith(b"\x7fELF"):
         return False
-    # Names of symbols end with a zero byte. To look for those bytes needs no section headers, which may be stripped.
+    # Symbol names end with a zero byte. This search needs no section headers, which may be stripped.
     if b"cuInit\0" in data:
         return not any(name in data for name in _DRIVER_ACCESS_SYMBOLS)
     return b"nvmlInit_v2\0" in data and b"is a stub library" in data
@@ -122,7 +122,7 @@ def is_stub(data: bytes) -> bool:
 # file lists of Debian's libc6, libc-bin and libc6-i386, Fedora's glibc and glibc-common.
 LIBC = "libc.so.6"
 CORE_LIBRARIES = (LIBC, "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libutil.so.1", "libresolv.so.2")
-"""What programs are linked with: an older copy of one fails with a newer C library."""
+"""The libraries that programs are linked with: an older copy of one fails with a newer C library."""
 PROGRAMS = ("getconf", "getent", "iconv", "iconvconfig", "ldconfig", "ldd", "locale", "localedef", "pldd", "sprof")
 GCONV_DIRECTORY = "gconv"
 """The directory of the converters between encodings, which glibc loads by their paths."""
@@ -130,7 +130,7 @@ SOTRUSS_MODULE = "audit/sotruss-lib.so"
 
 _LOADER = r"ld(-linux(-[\w-]+)?|64)?\.so\.\d+"
 _LIBRARY = (
-    r"lib(c\.so\.6|nsl\.so\.1"  # later versions of libnsl are another project's
+    r"lib(c\.so\.6|nsl\.so\.1"  # later versions of libnsl belong to another project
     r"|(m|mvec|dl|pthread|rt|util|resolv|anl|thread_db|BrokenLocale|c_malloc_debug)\.so\.\d+"
     r"|nss_(files|dns|compat|hesiod|db|nis|nisplus)\.so\.\d+"
     r"|(memusage|pcprofile|SegFault)\.so)"
@@ -139,10 +139,10 @@ _MEMBER = f"{_LOADER}|{_LIBRARY}"
 
 
 def is_loader(name: str) -> bool:
-    """Return whether *name* is a dynamic loader's."""
+    """Return whether *name* is the name of a dynamic loader."""
     return re.fullmatch(_LOADER, name) is not None
 
 
 def is_glibc_file(name: str) -> bool:
-    """Return whether the loader or library called *name* is exchanged with all others, or not at all."""
+    """Return whether the loader or library *name* must be replaced together with all others of its glibc."""
     return re.fullmatch(_MEMBER, name) is not None

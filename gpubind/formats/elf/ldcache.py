@@ -1,7 +1,7 @@
-"""`/etc/ld.so.cache`, from its bytes: the layout `glibc-ld.so.cache1.1`, which may stand after an older one.
+"""`/etc/ld.so.cache`, from its bytes: the layout `glibc-ld.so.cache1.1`, which may follow an older one.
 
-Source: glibc `sysdeps/generic/dl-cache.h` and `elf/cache.c`. Two kinds are not read: caches with the older layout only,
-from before glibc 2.2, and those of big-endian machines, for which there is no GPU driver.
+Source: glibc `sysdeps/generic/dl-cache.h` and `elf/cache.c`. Two kinds are not supported: caches with only the older
+layout, from before glibc 2.2, and those of big-endian machines, for which there is no GPU driver.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _EXTENSION_MAGIC = 0xEAA42174
 _TAG_HWCAPS = 1
 
 _ENTRY_SIZE = 24
-_HWCAP_IS_SUBDIRECTORY = 1 << 30  # bit 62 of the entry's 64-bit hwcap, seen in its upper word
+_HWCAP_IS_SUBDIRECTORY = 1 << 30  # bit 62 of the entry's 64-bit hwcap, in its upper word
 ENTRIES_LIMIT = 1 << 16  # an installation of everything has about 20,000
 ENTRIES_OF_A_NAME = 64  # one for each architecture and processor
 NAME_LIMIT = 255  # NAME_MAX
@@ -39,9 +39,9 @@ class LdCacheEntry(NamedTuple):
     """One line of `ldconfig -p`."""
 
     name: str
-    """The key, nearly always a soname: `libcuda.so.1`."""
+    """The key, usually a soname: `libcuda.so.1`."""
     path: str
-    """Where ldconfig found it, as written: `/lib/x86_64-linux-gnu/libcuda.so.1`; usually a link."""
+    """The path that ldconfig wrote, usually of a link: `/lib/x86_64-linux-gnu/libcuda.so.1`."""
     flags: int
     """Type in the low byte (1 ELF, 3 ELF libc6), architecture above (0x0300 x86-64, 0x0000 i386, 0x0a00 aarch64)."""
     hwcap: str
@@ -49,9 +49,9 @@ class LdCacheEntry(NamedTuple):
 
 
 class LdCache:
-    """A parsed cache: entries in file order, which is the order in which ld.so takes them.
+    """A parsed cache: entries in file order, which is the order in which ld.so tries them.
 
-    Strings are decoded only for the entries that are asked for, so that a cache of 100,000 entries costs little.
+    Strings are decoded only for the requested entries, so that a cache of 100,000 entries costs little.
     """
 
     def __init__(
@@ -70,12 +70,12 @@ class LdCache:
         return map(self._entry, range(len(self)))
 
     def entries_with_prefix(self, prefixes: Iterable[str]) -> Iterator[LdCacheEntry]:
-        """Return the entries whose name starts with one of *prefixes*, in file order: the first ones of each name."""
+        """Yield the entries that begin with one of *prefixes*, in file order; of a name, only `ENTRIES_OF_A_NAME`."""
         prefixes = tuple(prefixes)
         encoded_prefixes = tuple(prefix.encode("utf-8", "surrogateescape") for prefix in prefixes)
         if not encoded_prefixes:
             return
-        # Most names are ruled out by their first bytes, without decoding anything.
+        # The first bytes exclude most names without decoding.
         width = min(8, *map(len, encoded_prefixes))
         heads = {prefix[:width] for prefix in encoded_prefixes}
         data, base = self._data, self._base
@@ -84,15 +84,15 @@ class LdCache:
             start = base + key
             if data[start : start + width] in heads and data.startswith(encoded_prefixes, start):
                 name = self._string(key)
-                # startswith() looks past the name's end; the decoded name settles it.
+                # startswith() compares past the name's end; the decoded name decides.
                 if name.startswith(prefixes) and seen.setdefault(name, 0) < ENTRIES_OF_A_NAME:
                     seen[name] += 1
                     yield self._entry(index, name)
 
     def entries_named(self, name: str) -> tuple[LdCacheEntry, ...]:
-        """Return the entries of that *name*, in file order: the first `ENTRIES_OF_A_NAME`.
+        """Return the first `ENTRIES_OF_A_NAME` entries of that *name*, in file order.
 
-        All are sorted by name at the first call, as callers need many names.
+        The first call indexes all entries by name, as callers need many names.
         """
         if not self._named:
             for index, key in enumerate(self._keys):
@@ -114,7 +114,7 @@ class LdCache:
         return LdCacheEntry(name, self._string(self._values[index]), self._flags[index], hwcap)
 
     def _string(self, offset: int) -> str:
-        """Return the string at *offset*, cut where it is too long to name a file anyway."""
+        """Return the string at *offset*, truncated if it is too long for a path."""
         start = self._base + offset
         end = self._data.find(b"\0", start, start + STRING_LIMIT)
         return self._data[start : end if end >= 0 else start + STRING_LIMIT].decode("utf-8", "surrogateescape")
@@ -123,7 +123,7 @@ class LdCache:
 def parse_ldcache(data: bytes) -> LdCache:
     """Return the cache in *data*.
 
-    Errors: `FormatError` (code `bad-ldcache`) with the byte offset, for anything that glibc would not read; every
+    Errors: `FormatError` (code `bad-ldcache`) with the byte offset, for anything that glibc would not read. Every
     offset is checked against the file before use.
     """
     base = data.find(MAGIC) if data.startswith((MAGIC, _OLD_MAGIC)) else -1
@@ -141,7 +141,7 @@ def parse_ldcache(data: bytes) -> LdCache:
         raise _damaged(f"{count} entries and {string_length} bytes of strings do not fit in the file", base + 20)
     values = _words(data, table, count * 6)
     columns = (values[0::6], values[1::6], values[2::6], values[4::6], values[5::6])
-    size = data.rfind(b"\0") + 1 - base  # every string that starts before has an end
+    size = data.rfind(b"\0") + 1 - base  # every string that starts before it has an end
     for column, shift in ((columns[1], 4), (columns[2], 8)):
         if column and max(column) >= size:
             index = next(i for i, offset in enumerate(column) if offset >= size)

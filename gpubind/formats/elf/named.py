@@ -1,7 +1,7 @@
-"""The libraries that a program or library has as texts in its constants: what it hands to dlopen(3).
+"""The names of libraries in the constants of a program or library: the arguments of its calls of dlopen(3).
 
-`dlopen` leaves no trace in a header. Link editors put texts into `.rodata`, and for the large model of x86-64 into
-`.lrodata`; those of Go have no zero byte at their end.
+No header lists the libraries that `dlopen` opens. Link editors put strings into `.rodata`, and for the large model of
+x86-64 into `.lrodata`; strings of Go do not end with a zero byte.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from gpubind.frozen import NamedTuple
 
 SECTIONS = (".rodata", ".lrodata")
 READ_LIMIT = 64 << 20
-"""Bytes of the constants of one file that are read. PyTorch's largest have 30 MB."""
+"""Bytes of constants that are read in one file. PyTorch's largest have 30 MB."""
 CODE, CODE_LIMIT = ".text", 4 << 20
 STEP = 1 << 20
 NAME_LIMIT = 80
 NAMES_LIMIT = 1024
 """Names of one file that are kept."""
 _NAME = re.compile(rb"lib(?:(?!lib)[A-Za-z0-9_+-]){1,64}\.so(?:\.[0-9]{1,4}){0,3}")
-"""The last `lib` before `.so`, so that no byte is looked at twice: no library of a driver has two in its name."""
+"""The last `lib` before `.so`, so that no byte is matched twice: no name of a driver's library contains two."""
 _NCCL = re.compile(rb"NCCL version ([0-9]{1,2}(?:\.[0-9]{1,3}){1,2})\+cuda")
 
 
@@ -31,15 +31,15 @@ class DlopenNames(NamedTuple):
     names: tuple[str, ...] = ()
     """`libcuda.so.1`, sorted."""
     nccl: Optional[str] = None
-    """The release of NCCL that it says it is: it is often linked into another library."""
+    """The release of NCCL in the file; NCCL is often linked into another library."""
     unread: Optional[str] = None
-    """Why there may be more."""
+    """Why there may be more names."""
     size: int = 0
     """Bytes that were read."""
 
 
 def parse_named_libraries(stream: BinaryIO) -> DlopenNames:
-    """Return the names in the ELF file in *stream* (binary, seekable). Errors: as `parse_elf`."""
+    """Return the names of libraries in the ELF file in *stream* (binary, seekable). Errors: as `parse_elf`."""
     names: dict[str, None] = {}
     nccl = unread = None
     size = 0
@@ -53,11 +53,11 @@ def parse_named_libraries(stream: BinaryIO) -> DlopenNames:
         size += end
         for at in range(0, end, STEP):
             stream.seek(section.offset + at)
-            data = before + (stream.read(min(STEP, end - at)) or b"")  # None: no bytes for now
+            data = before + (stream.read(min(STEP, end - at)) or b"")  # None: no bytes yet
             if len(data) == len(before):
                 unread = "it ends within its constants"
                 break
-            if len(names) <= NAMES_LIMIT:  # one more than is kept, to say so
+            if len(names) <= NAMES_LIMIT:  # one more than the limit, to report the excess
                 names.update((match.group().decode(), None) for match in _NAME.finditer(data))
             version = _NCCL.search(data)
             nccl = version.group(1).decode() if version and nccl is None else nccl
@@ -68,15 +68,17 @@ def parse_named_libraries(stream: BinaryIO) -> DlopenNames:
 
 
 def read_constants(stream: BinaryIO) -> Optional[bytes]:
-    """Return the section `.rodata` of the ELF file in *stream*; empty if it has none, None if it is larger than
-    `READ_LIMIT` or cut off. Errors: as `parse_elf`.
+    """Return the section `.rodata` of the ELF file in *stream*, empty if it has none.
+
+    None if the section is larger than `READ_LIMIT` or truncated. Errors: as `parse_elf`.
     """
     return _read_section(stream, SECTIONS[0], READ_LIMIT, is_whole=True)
 
 
 def read_first_code(stream: BinaryIO) -> Optional[bytes]:
-    """Return the first `CODE_LIMIT` bytes of the section `.text` of the ELF file in *stream*; else as
-    `read_constants`. Link editors put the code that runs when the file is loaded there.
+    """Return the first `CODE_LIMIT` bytes of the section `.text` of the ELF file in *stream*; else as `read_constants`.
+
+    Link editors put the code that runs at load time there.
     """
     return _read_section(stream, CODE, CODE_LIMIT, is_whole=False)
 

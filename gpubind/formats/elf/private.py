@@ -1,6 +1,6 @@
-"""The symbols by which the parts of one glibc know each other: those of version GLIBC_PRIVATE in an ELF file.
+"""The symbols of version GLIBC_PRIVATE in an ELF file, which only the files of one glibc use among themselves.
 
-Source: gABI chapter 4 (symbol table), LSB "Symbol Versioning" (.gnu.version and what its numbers mean).
+Source: gABI chapter 4 (symbol table), LSB "Symbol Versioning" (.gnu.version and its numbers).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _read(elf: Any) -> PrivateSymbols:
 
 
 def _versions(elf: Any) -> Iterator[tuple[int, str]]:
-    """Yield the number and the name of each version that the file defines, or needs of others."""
+    """Yield the number and name of each version that the file defines or needs."""
     defines, wants = elf.get_section_by_name(".gnu.version_d"), elf.get_section_by_name(".gnu.version_r")
     if defines is not None:
         for definition, names in islice(defines.iter_versions(), VERSIONS_LIMIT):

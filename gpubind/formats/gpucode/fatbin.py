@@ -1,15 +1,15 @@
 """NVIDIA's fatbins: containers of machine code (cubins) and PTX, one after the other in a section of an ELF file.
 
-Only headers are read, none of the code. NVIDIA describes the container in `fatbinary_section.h`; the entries are as
-`fatbinary` 13.5 writes them, and were compared with `cuobjdump --list-elf` and `--list-ptx` of the same release:
+Only headers are read, not the code. NVIDIA describes the container in `fatbinary_section.h`. The format of the entries
+is that of `fatbinary` 13.5, compared with `cuobjdump --list-elf` and `--list-ptx` of the same release:
 
 - a container: magic, version, size of this header (16), size of all entries;
 - an entry: kind at 0, its header's size at 4, the size of the code at 8, the version of PTX at 24 (minor, major),
   architecture at 28, flags at 40; the header has 64 bytes and extensions;
-- kind 256: several entries, packed as one. Their own headers follow its 64 bytes, after their number and size;
-  extensions have 8 bytes, as many as the second word of these says, and end with zeros, in steps of 8.
+- kind 256: several entries, packed as one. Their headers follow its 64 bytes, after their number and size. An extension
+  has 8 bytes, then as many as its second word states, then zeros up to a multiple of 8.
 
-`cuobjdump` calls machine code for sm_100f `sm_100`: the suffix tells what it uses, and both run on the same GPUs.
+`cuobjdump` prints machine code for sm_100f as `sm_100`: both run on the same GPUs.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from gpubind.frozen import NamedTuple
 from gpubind.model.gpucode import GpuCode, Ptx, gpu_code
 
 SECTIONS = (".nv_fatbin", "__nv_relfatbin")
-"""What the driver loads; and what is still to be linked, which is used where there is nothing else."""
+"""Code that the driver loads; and code that is not linked yet, used only without the first."""
 MAGIC = 0xBA55ED50
 PTX, CUBIN, ENTRY_GROUP = 1, 2, 256
 ARCH_SPECIFIC, FAMILY_SPECIFIC = 1 << 20, 1 << 21
 ENTRIES_LIMIT = 1 << 16
-"""Entries and containers of a file, also packed ones: the largest known has 4,000."""
+"""Entries and containers of a file, including packed ones: the largest known file has 4,000."""
 ARCHITECTURES_LIMIT = 128
-"""Architectures of a file, with their versions of PTX, and kinds of modules: all that CUDA has known are fewer."""
+"""Architectures of a file, with their versions of PTX, and kinds of modules: all releases of CUDA know fewer."""
 _HEADER_LIMIT = 1 << 16
 _CONTAINER = struct.Struct("<IHHQ")
 _ENTRY = struct.Struct("<HHIQ4xIHHI8xQ16x")
 _EXTENSION = struct.Struct("<II")
 
 ReadAt = Callable[[int, int], bytes]
-"""Return so many bytes at an offset of the file; fewer only where it ends."""
+"""Returns the bytes at an offset of the file, given their number; fewer only at its end."""
 Charge = Callable[[int], None]
-"""Spend so many entries of what a command may read. It may raise to end the reading."""
+"""Subtracts a number of entries from the budget of a command. It may raise to end the reading."""
 
 
 class _FatbinEntry(NamedTuple):
@@ -48,7 +48,7 @@ class _FatbinEntry(NamedTuple):
     header: int
     size: int
     extension: int
-    """Where its extensions begin; 0 without any."""
+    """The offset of its extensions; 0 without any."""
     minor: int
     major: int
     """The version of its PTX."""
@@ -57,13 +57,13 @@ class _FatbinEntry(NamedTuple):
 
 
 class _DamageError(Exception):
-    """What is there is not a fatbin. Its text says where."""
+    """The bytes are not a fatbin. The message has their offset."""
 
 
 def parse_fatbins(read: ReadAt, start: int, size: int, charge: Charge) -> GpuCode:
     """Return the GPU code in the section of *size* bytes at *start*, a module for each container.
 
-    Never raises by itself.
+    Raises only what *read* and *charge* raise.
     """
     modules: list[tuple[set[str], set[Ptx]]] = []
     seen: set[Union[str, Ptx]] = set()
@@ -94,7 +94,7 @@ def parse_fatbins(read: ReadAt, start: int, size: int, charge: Charge) -> GpuCod
 
 
 def _entries(read: ReadAt, at: int, end: int, charge: Charge) -> Iterator[Optional[_FatbinEntry]]:
-    """Yield None for each container from *at* to *end*, and its entries. Errors: `_DamageError`."""
+    """Yield None for each container from *at* to *end*, and then its entries. Errors: `_DamageError`."""
     container_end = at
     budget = ENTRIES_LIMIT
     while budget > 0:
@@ -127,7 +127,7 @@ def _entries(read: ReadAt, at: int, end: int, charge: Charge) -> Iterator[Option
 
 
 def _packed(header: bytes, place: int) -> Iterator[_FatbinEntry]:
-    """Yield the entries that are packed as the one with *header*, which is at *place*. Errors: `_DamageError`."""
+    """Yield the entries in the group with *header* at offset *place*. Errors: `_DamageError`."""
     at, count = _ENTRY.size + _EXTENSION.size, 0
     if len(header) >= at:
         count, _ = _EXTENSION.unpack_from(header, _ENTRY.size)

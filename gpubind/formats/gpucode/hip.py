@@ -1,8 +1,8 @@
 """AMD's GPU code: offload bundles in the section `.hip_fatbin`, and the names of Tensile's files.
 
 Source: LLVM, "Clang Offload Bundler" (the bundle, the compressed bundle, IDs of entries), and
-`clang/lib/Driver/OffloadBundler.cpp`; Tensile and hipBLASLt name a file after the processor that it is for; so does
-rocm-kpack an archive (`docs/multi_arch_packaging_with_kpack.md`).
+`clang/lib/Driver/OffloadBundler.cpp`; Tensile and hipBLASLt name a file after its processor, and rocm-kpack an
+archive (`docs/multi_arch_packaging_with_kpack.md`).
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from gpubind.model.gpucode import SPIRV, GpuCode, Ptx, gpu_code
 
 SECTION = ".hip_fatbin"
 ARCHIVE_SECTION = ".rocm_kpack_ref"
-"""What a file has instead of code that is in archives: their paths, relative to the directory of the file."""
+"""The section of a file whose code is in archives: their paths, relative to the directory of the file."""
 ARCHIVES = (".kpack", "../.kpack")
-"""Where these are: `torch/.kpack/torch_gfx1201.kpack` of `torch/lib/libtorch_hip.so`."""
+"""The directories of the archives: `torch/.kpack/torch_gfx1201.kpack` for `torch/lib/libtorch_hip.so`."""
 IN_ARCHIVES = "its code is in .kpack archives, which were not found"
 MAGIC, PACKED_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB"
 ALIGNMENT = 4096
-"""Of each bundle in its section."""
+"""The alignment of each bundle in its section."""
 STEPS_LIMIT = 1 << 14
-"""Places where a bundle may begin that are looked at: of PyTorch's 2,000."""
+"""Offsets at which a bundle may begin that are inspected: PyTorch has 2,000."""
 ENTRIES_LIMIT, ID_LIMIT = 512, 256
 """Entries of one bundle, and characters of the ID of one."""
 ALL_ENTRIES_LIMIT = 1 << 16
 """Entries of all bundles of a file: 32 for each of PyTorch's 2,000 bundles."""
 PLACE_COST, PACKED_COST = 4, 32
-"""As many entries take the time of a place that is looked at, and of a compressed bundle."""
+"""The cost of an inspected offset and of a compressed bundle, in entries that take the same time."""
 BARREN_LIMIT = 1000
-"""Bundles of a file that may come before the first one for a processor."""
+"""Bundles of a file that may precede the first one for a processor."""
 HEAD_LIMIT = 1 << 16
-"""Bytes of a bundle that its head may have."""
+"""Bytes of a bundle's head."""
 _PACKED_LIMIT = 256 << 10
 """Bytes of a compressed bundle that are read for its head: a block of zstd has 128 KiB."""
 _ENTRY = struct.Struct("<QQQ")
@@ -44,9 +44,10 @@ _IN_NAME = re.compile(r"gfx[0-9]+(?:-[0-9])?-generic|gfx[0-9a-f]{3,4}(?:-xnack[+
 
 
 def parse_bundles(read: ReadAt, start: int, size: int, charge: Charge) -> GpuCode:
-    """Return the GPU code in the section of *size* bytes at *start*, as one module. Never raises by itself.
+    """Return the GPU code in the section of *size* bytes at *start*, as one module.
 
-    Bundles are not counted: ROCm's libraries have kernels that are made for some processors only.
+    Raises only what *read* and *charge* raise. Bundles are not separate modules: ROCm's libraries have kernels that are
+    made only for some processors.
     """
     archs: set[str] = set()
     unread: Optional[str] = None
@@ -58,7 +59,7 @@ def parse_bundles(read: ReadAt, start: int, size: int, charge: Charge) -> GpuCod
         charge(PLACE_COST)
         bundle = _bundle(read, at, end, charge)
         if bundle is None:
-            at += ALIGNMENT  # what fills the section up, or the rest of a bundle
+            at += ALIGNMENT  # padding of the section, or the rest of a bundle
             continue
         length, ids = bundle
         if not ids:
@@ -82,7 +83,7 @@ def parse_bundles(read: ReadAt, start: int, size: int, charge: Charge) -> GpuCod
 def _bundle(read: ReadAt, at: int, end: int, charge: Charge) -> Optional[tuple[int, list[str]]]:
     """Return the length of the bundle at *at*, and the processor of each entry; None if no bundle begins there.
 
-    There are none if it cannot be read. An empty text is the host's entry.
+    The list is empty for an unreadable bundle. An empty string is the host's entry.
     """
     head = read(at, 32)
     if head.startswith(PACKED_MAGIC):
@@ -98,20 +99,20 @@ def _bundle(read: ReadAt, at: int, end: int, charge: Charge) -> Optional[tuple[i
 
 
 def arch_in_name(name: str) -> Optional[str]:
-    """Return the processor in the name of a file of Tensile's: `Kernels.so-000-gfx90a-xnack+.hsaco`; None if none."""
+    """Return the processor in the name of a Tensile file: `Kernels.so-000-gfx90a-xnack+.hsaco`; None without one."""
     match = _IN_NAME.search(name)
     return match.group().replace("-xnack", ":xnack") if match else None
 
 
 def parse_names(names: Iterable[str]) -> GpuCode:
-    """Return the processors that files with these *names* are for."""
+    """Return the processors of the Tensile files *names*."""
     return gpu_code([((arch for name in names if (arch := arch_in_name(name)) is not None), ())])
 
 
 def parse_archives(names: Iterable[str]) -> GpuCode:
-    """Return the processors that archives with these *names* are for: `blas_lib_gfx1151.kpack`.
+    """Return the processors of the archives *names*: `blas_lib_gfx1151.kpack`.
 
-    Nothing, where one is for another thing: a family of processors.
+    Empty if one is not for a single processor, but for a family.
     """
     matches = [re.fullmatch(rf".*_({_IN_NAME.pattern})\.kpack", name) for name in names if name.endswith(".kpack")]
     archs = [match.group(1).replace("-xnack", ":xnack") for match in matches if match]
@@ -119,7 +120,7 @@ def parse_archives(names: Iterable[str]) -> GpuCode:
 
 
 def _entries(data: bytes) -> Iterator[tuple[int, int, str]]:
-    """Yield offset, size and ID of each entry in the head *data* of a bundle, as far as it goes."""
+    """Yield offset, size and ID of each complete entry in the head *data* of a bundle."""
     at = len(MAGIC) + 8
     count = int.from_bytes(data[len(MAGIC) : at], "little")
     for _ in range(min(count, ENTRIES_LIMIT)):
@@ -134,18 +135,15 @@ def _entries(data: bytes) -> Iterator[tuple[int, int, str]]:
 
 
 def _ids(entries: Iterable[tuple[int, int, str]]) -> list[str]:
-    """Return the processor of each entry; an empty text for the host's and for those without code."""
+    """Return the processor of each entry; an empty string for the host's, and for an entry without code."""
     matches = ((size, _ID.fullmatch(name)) for _, size, name in entries)
     return [match.group(1) if match and size else "" for size, match in matches]
 
 
 def _unpack_head(start: bytes, read: Callable[[int], bytes]) -> tuple[int, Optional[bytes]]:
-    """Return the length of the compressed bundle that begins with *start*, 0 if unknown, and its unpacked head.
-
-    *read*: returns so many bytes of the bundle.
-    """
+    """Return the length of the compressed bundle that begins with *start*, 0 if unknown, and its unpacked head."""
     version, method = struct.unpack_from("<HH", start.ljust(32, b"\0"), 4)
-    # Version 1 does not have the size of the whole, and version 3 has larger numbers.
+    # Version 1 lacks the total size, and version 3 has larger numbers.
     header, length = {1: (20, None), 2: (24, "<I"), 3: (32, "<Q")}.get(version, (0, None))
     if not header or len(start) < header:
         return 0, None
@@ -154,7 +152,7 @@ def _unpack_head(start: bytes, read: Callable[[int], bytes]) -> tuple[int, Optio
 
 
 def _head(method: int, packed: bytes) -> Optional[bytes]:
-    """Return the first bytes that *packed* unpacks to; None where that fails. *method*: 0 zlib, 1 zstd."""
+    """Return the first bytes of the unpacked *packed*; None if that fails. *method*: 0 zlib, 1 zstd."""
     try:
         data: Any
         if method == 0:

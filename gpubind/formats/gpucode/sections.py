@@ -14,15 +14,14 @@ _NAMES = (*fatbin.SECTIONS, hip.SECTION, hip.ARCHIVE_SECTION, sycl.GENERATED, sy
 def parse_gpu_code(stream: BinaryIO, charge: fatbin.Charge = lambda _: None) -> GpuCode:
     """Return the GPU code in the ELF file in *stream* (binary, seekable, without a buffer). Only headers are read.
 
-    *charge* gets the number of entries that are about to be read.
-    Errors: as `parse_elf`.
+    *charge* gets the number of entries before they are read. Errors: as `parse_elf`.
     """
 
     def read(offset: int, size: int) -> bytes:
         if offset >= OFFSET_LIMIT:
             return b""
         stream.seek(offset)
-        return stream.read(size) or b""  # None: no bytes for now
+        return stream.read(size) or b""  # None: no bytes yet
 
     sections = {
         name: header

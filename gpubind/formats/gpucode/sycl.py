@@ -1,8 +1,8 @@
-"""Intel's GPU code in programs of SYCL: machine code that was made ahead of time, and SPIR-V.
+"""Intel's GPU code in SYCL programs: machine code compiled ahead of time, and SPIR-V.
 
-A section has one image after the other, each plain or compressed by zstd. An image for several GPUs is an archive of
-`ocloc`: a file for each, named by the version of its architecture (`64.12.60.7`), and perhaps one of SPIR-V
-(`generic_ir`). Only the first image of a file is read: all are made for the same GPUs, by one option of the compiler.
+A section is a sequence of images, each plain or compressed by zstd. An image for several GPUs is an archive of `ocloc`:
+a file for each GPU, named by the version of its architecture (`64.12.60.7`), and perhaps one of SPIR-V (`generic_ir`).
+Only the first image of a file is read: one option of the compiler selects the GPUs of all images.
 
 Sources: intel/llvm `clang/lib/Driver` (the triples) and `sycl/doc/design/CompiledDeviceImageFormat.md`;
 intel/compute-runtime `shared/offline_compiler` (fat binaries), `third_party/aot_config_headers/platforms.h` (versions:
@@ -21,13 +21,13 @@ from gpubind.model.gpucode import SPIR64, GpuCode, Ptx, gpu_code
 GENERATED = "__CLANG_OFFLOAD_BUNDLE__sycl-spir64_gen"
 PORTABLE = "__CLANG_OFFLOAD_BUNDLE__sycl-spir64"
 EMPTY = 88
-"""Bytes of SPIR-V that has no function: many files of dpnp and dpctl have such."""
+"""Bytes of SPIR-V without functions, which many files of dpnp and dpctl contain."""
 UNPACKED_LIMIT = 64 << 20
-"""Bytes of an unpacked image that are read for the heads of its files."""
+"""Bytes of an unpacked image up to which the heads of its files are read."""
 STEP = 1 << 16
 FILES_LIMIT = 256
 _FRAME_HEAD = 18
-"""Bytes of the head of a frame of zstd, at most."""
+"""The largest head of a zstd frame, in bytes."""
 _ARCHIVE, _ZSTD = b"!<arch>\n", b"\x28\xb5\x2f\xfd"
 _HEAD = 60
 _VERSION = re.compile(r"(?:32|64)\.([0-9]{1,3}\.[0-9]{1,3})\.[0-9]{1,3}")
@@ -42,7 +42,7 @@ _VERSIONS = {
 
 
 def parse_generated(read: ReadAt, start: int, size: int, charge: Charge, *, has_portable: bool) -> GpuCode:
-    """Return the GPU code in the section of *size* bytes at *start*; *has_portable*: the file has SPIR-V besides."""
+    """Return the GPU code in the section of *size* bytes at *start*. *has_portable*: the file also has SPIR-V."""
     section = _Plain(read, start, size, charge)
     archive = _Unpacked(section) if section.part(0, len(_ZSTD)) == _ZSTD else section
     code, portable = set[str](), has_portable
@@ -60,18 +60,15 @@ def parse_generated(read: ReadAt, start: int, size: int, charge: Charge, *, has_
 
 
 class _Plain:
-    """The bytes of a section."""
-
     def __init__(self, read: ReadAt, start: int, size: int, charge: Charge) -> None:
         self._read, self._start, self._size, self._charge = read, start, size, charge
         self._at = 0
 
     def part(self, at: int, size: int) -> bytes:
-        """Return *size* bytes at *at*, or as many as there are."""
+        """Return up to *size* bytes at *at*."""
         return self._read(self._start + at, max(min(size, self._size - at), 0))
 
     def read(self, size: int) -> bytes:
-        """Return the next *size* bytes, as a file does."""
         data = self.part(self._at, min(size, STEP))
         self._charge(len(data) // 1024)
         self._at += len(data)
@@ -79,8 +76,6 @@ class _Plain:
 
 
 class _Unpacked:
-    """The bytes of a compressed image, read in order."""
-
     def __init__(self, source: _Plain) -> None:
         self._at, self._size = 0, -1
         self._stream: Any = None
@@ -93,7 +88,7 @@ class _Unpacked:
             return
 
     def part(self, at: int, size: int) -> bytes:
-        """Return *size* bytes at *at*, which is not before the end of an earlier call, or as many as there are."""
+        """Return up to *size* bytes at *at*, which never decreases between calls."""
         if 0 <= self._size <= at:  # another image may follow
             return b""
         try:
@@ -102,7 +97,7 @@ class _Unpacked:
                 self._at += skipped
                 if not skipped:
                     return b""
-            data = self._stream.read(size) if self._at == at else b"?"  # larger than is read
+            data = self._stream.read(size) if self._at == at else b"?"  # beyond `UNPACKED_LIMIT`
         except Exception:  # noqa: BLE001 - the errors of zstandard are its own
             return b"?"
         self._at += len(data)
@@ -110,14 +105,14 @@ class _Unpacked:
 
 
 def _files(archive: Union[_Plain, _Unpacked]) -> Iterator[str]:
-    """Yield the name of each file in *archive*; an empty one for what cannot be read."""
+    """Yield the name of each file in *archive*; an empty one for an unreadable part."""
     if archive.part(0, len(_ARCHIVE)) != _ARCHIVE:
         yield ""
         return
     at = len(_ARCHIVE)
     for _ in range(FILES_LIMIT):
         head = archive.part(at, _HEAD)
-        if head[:1] in (b"", b"\0", b"\n") or head.startswith(_ARCHIVE):  # what is between two images, or the next one
+        if head[:1] in (b"", b"\0", b"\n") or head.startswith(_ARCHIVE):  # padding between images, or the next image
             return
         if len(head) < _HEAD or head[58:] != b"`\n":
             yield ""

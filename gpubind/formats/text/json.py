@@ -1,4 +1,4 @@
-"""JSON documents, within bounds. `gpubind.model.plain.Decoder` makes frozen values of theirs."""
+"""JSON documents, within bounds. `gpubind.model.plain.Decoder` makes frozen values from them."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any, Union
 
 from gpubind.errors import Format
 
-_DIGITS_LIMIT = 20  # 64 bits; making a number of digits costs quadratic time
+_DIGITS_LIMIT = 20  # 64 bits; converting digits to a number takes quadratic time
 _DIGITS_TO_KEEP = 4000
-"""Those of a number that is written again as it was. Python converts at most 4300."""
+"""Digits of a number that is written again unchanged. Python converts at most 4300."""
 
 VALUES_LIMIT = 1_000_000
-"""Commas and brackets of a document: 16 MB of `{},` would be 400 MB of values. A record of a host has about 6,000."""
+"""Commas and brackets of a document: 16 MB of `{},` would take 400 MB. A record of a host has about 6,000."""
 
 _INDENT = r"\s*\{\r?\n([ \t]+)\""
 _SURROGATES = "[\ud800-\udfff]"
 NON_ESCAPE_SURROGATES = "[\ud800-\udc7f\udd00-\udfff]"
-"""The same where names may have bytes that are not UTF-8, as surrogate escapes."""
+"""`_SURROGATES` without the surrogate escapes of names that are not UTF-8."""
 
 
 def parse_json(data: bytes, limit: int, kind: Format, *, allow_surrogates: bool = False) -> Any:
-    """Return the value of *data*, which may have *limit* bytes; half characters only with *allow_surrogates*.
+    """Return the value of *data*, of at most *limit* bytes. Lone surrogates are replaced, unless *allow_surrogates*.
 
     Errors: those of *kind*: too large, more than `VALUES_LIMIT` values, no UTF-8, no JSON.
     """
@@ -43,9 +43,9 @@ def parse_json(data: bytes, limit: int, kind: Format, *, allow_surrogates: bool 
 
 
 def parse_exact_json(data: bytes, limit: int, kind: Format) -> Any:
-    """Return the value of *data*, a document that will be written again: nothing in it is ambiguous to readers or lost.
+    """Return the value of *data*, a document that will be written again without loss or ambiguity.
 
-    Errors: those of `parse_json`; those of *kind* for a key twice, half a character, and a number that JSON lacks.
+    Errors: those of `parse_json`; those of *kind* for a duplicate key, a lone surrogate, and a number that JSON lacks.
     """
 
     def exact_integer(digits: str) -> int:
@@ -82,7 +82,7 @@ def written_like(document: Mapping[str, Any], like: str) -> str:
 
 
 def reject_duplicate_keys(kind: Format) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
-    """Return an `object_pairs_hook` that refuses a key that an object has twice. Its errors: those of *kind*."""
+    """Return an `object_pairs_hook` that raises the error of *kind* for a duplicate key of an object."""
 
     def read(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         value = dict(pairs)
@@ -96,7 +96,7 @@ def reject_duplicate_keys(kind: Format) -> Callable[[list[tuple[str, Any]]], dic
 
 
 def replace_surrogates(value: Any, halves: str = _SURROGATES) -> Any:
-    """Return *value* with half characters (`\\ud800`), which no file's name can have, replaced as Go does."""
+    """Return *value* with lone surrogates (`\\ud800`), which no file name can have, replaced as Go does."""
     if isinstance(value, str):
         return re.sub(halves, "\ufffd", value)
     if isinstance(value, list):

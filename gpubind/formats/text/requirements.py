@@ -1,6 +1,6 @@
-"""What a site requires, in TOML.
+"""The requirements of a site, in TOML.
 
-Of a node: a file of a few lines, or the table `[require]` of a configuration file.
+For a node: a file of a few lines, or the table `[require]` of a configuration file.
 
     driver = "550.163.01"
     capabilities = ["compute", "utility"]
@@ -8,17 +8,17 @@ Of a node: a file of a few lines, or the table `[require]` of a configuration fi
     [gpus]
     "NVIDIA A100-SXM4-80GB" = 8
 
-`driver` may be a list, where a node has several, and `550` is every version of that branch. `gpus = 8` means GPUs of
-any model. `partition = "CPX/NPS4"` is the mode in which AMD's GPUs are divided; it may be a list, or one of its parts.
+`driver` may be a list, for a node with several drivers; `550` means every version of that branch. `gpus = 8` means GPUs
+of any model. `partition = "CPX/NPS4"` is the partition mode of AMD's GPUs; it may be a list, or one part of a mode.
 
-Of the hosts on which an image is to run: the file of `check --require`.
+For the hosts on which an image will run: the file of `check --require`.
 
     driver = "525"
     gpus = ["sm_80+", "gfx90a"]
     arch = ['x86_64']
     brings-driver = false
 
-`sm_80+` is each known architecture from there up, without those of Jetson and DRIVE.
+`sm_80+` means every known architecture from sm_80 up, except those of Jetson and DRIVE.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from gpubind.model.requirements import Expectation, Policy
 SIZE_LIMIT = 256 << 10
 _ITEMS_LIMIT = 256
 _GPUS_LIMIT = 4096
-"""GPUs of a node, and models that it may have."""
+"""GPUs of a node, and their models."""
 _EXPECTATION = Format("bad-expectation", "malformed expectation of a node")
 POLICY = Format("bad-policy", "malformed policy")
 KEYS = tuple(name.replace("_", "-") for name in Policy._fields[1:])
-"""Those of a policy."""
+"""The keys of a policy."""
 _COUNT = Annotated[int, range(_GPUS_LIMIT + 1)]
 _AMD = re.compile(r"gfx[1-9][0-9]{0,2}[0-9a-f]{2}(:(sramecc|xnack)[+-]){0,2}")
 
 
 def parse_expectation(data: bytes) -> Expectation:
-    """Return what *data* expects. Errors: `FormatError` (code `bad-expectation`)."""
+    """Return the expectation in *data*. Errors: `FormatError` (code `bad-expectation`)."""
     return expectation_of_table(_table(data, _EXPECTATION))
 
 
 def expectation_of_table(table: dict[str, Any], prefix: str = "") -> Expectation:
-    """Return what the *table* of a TOML file expects; *prefix* stands before its keys in errors. Errors: as above."""
+    """Return the expectation in *table* of a TOML file. Errors, with *prefix* before the keys: as above."""
     keys = {"origin": "", "drivers": "driver", "libraries": "", "partitions": "partition"}
     counts = Decoder(_EXPECTATION, prefix=prefix)
 
@@ -97,7 +97,6 @@ def _gpus(value: Any, place: str) -> tuple[str, ...]:
 
 
 def _stands_for(text: str, place: str) -> Iterator[str]:
-    """Yield the architectures that *text* stands for."""
     name, known_archs = text.removesuffix("+"), nvidia_architectures()
     if _AMD.fullmatch(text) or text in INTEL:
         yield text

@@ -1,9 +1,9 @@
-"""Environment files of a Singularity image, read and never run.
+"""Environment files of a Singularity image, parsed and never executed.
 
-Only plain statements are read: assignments, `export` and `unset`, of text, quotes and parameters. From the first other
-statement on nothing is known, of this file and of those after it: `if`, `.` or a function may set any variable, or
-change the meaning of what follows. Apptainer reads these files with its own interpreter of bash's dialect, old images
-were read by their own shell: where dash, bash and that interpreter differ, the value is not known.
+Only plain statements are parsed: assignments, `export` and `unset`, with text, quotes and parameters. After the first
+other statement everything is unknown, in this file and the later ones: `if`, `.` or a function may set any variable, or
+change the meaning of later lines. Apptainer executes these files with its own interpreter of bash's dialect, and old
+images with their own shell: where dash, bash and that interpreter differ, the value is unknown.
 
 Source: POSIX shell, 2.2 Quoting, 2.6.2 Parameter Expansion, 2.9 Shell Commands, 2.14 Special Built-In Utilities.
 """
@@ -18,7 +18,7 @@ from gpubind.frozen import NamedTuple
 
 VALUE_LIMIT = 1 << 16
 TOTAL_LIMIT = 1 << 25
-"""Bytes of all values in one script: each may contain the ones before it."""
+"""Characters of all values in one script: each may contain the earlier ones."""
 _NESTING_LIMIT = 8
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -33,13 +33,13 @@ _UNQUOTED = re.compile(r"[^ \t\n;&|<>()\"'\\$`{}~]+")
 _QUOTED = re.compile(r"[^\"\\$`]+")
 _DEFAULT = re.compile(r"[^\"'\\$`{}&|<>();~]+")
 _QUOTED_DEFAULT = re.compile(r"[^\"'\\$`{}]+")
-"""Plain text of a word, in double quotes, in the word of `${NAME:-word}`, and there in double quotes."""
+"""Plain text: of a word, in double quotes, in the word of `${NAME:-word}`, and in such a word within double quotes."""
 _PARAMETER = re.compile(rf"\$(?:({_NAME})(?![A-Za-z0-9_\\])|\{{({_NAME})(:?[-+]|\}}))")
 _UNKNOWN = re.compile(
     r"\$\((?![^)\n]*\bcase\b)(?:[^()'\"`\\#<\n]|\"[^\"(`\\\n]*\"|'[^'\n]*')*\)|`[^`'\"\\\n]*`"
     rf"|\$[0-9@*#?!$-]|\$\{{(?:#{_NAME}|{_NAME}[%#][^{{}}'\"`\\$\n]*)\}}"
 )
-"""Substitutions that set no variable: only a shell can evaluate them."""
+"""Substitutions that set no variable; only a shell can evaluate them."""
 _ASSIGNS = re.compile(rf"(?:(?<![A-Za-z0-9_])({_NAME})\+?:?=|(?:unset|read|export)[ \t]+({_NAME}))")
 
 _AUTOMATIC = re.compile(
@@ -47,7 +47,7 @@ _AUTOMATIC = re.compile(
     r"|PIPESTATUS|HISTCMD|SHELLOPTS|POSIXLY_CORRECT|BASH[A-Z_]*|COMP_[A-Z]+|COPROC|REPLY|MAPFILE"
     r"|(?:APPTAINER|SINGULARITY)_[A-Z]+"
 )
-"""Variables that a shell changes by itself, or that are read-only; the runtime's own are read-only."""
+"""Variables that a shell changes by itself, or that are read-only, as are the runtime's."""
 _INHERITED_VARIABLES = re.compile(
     r"HOME|PWD|OLDPWD|PATH|SHELL|SHLVL|TERM|IFS|PS[0-4]|HOST(?:NAME|TYPE)|OSTYPE|MACHTYPE|MAIL(?:CHECK|PATH)?|COLUMNS"
     r"|LINES|PROMPT_COMMAND|USER|LOGNAME|HIST[A-Z]+|ENV|CDPATH|TIMEFORMAT|NLSPATH|FIGNORE|IGNOREEOF"
@@ -56,37 +56,37 @@ _INHERITED_VARIABLES = re.compile(
 
 
 class Exports(NamedTuple):
-    """Variables as scripts have set them so far."""
+    """The variables after some scripts."""
 
     env: Mapping[str, Optional[str]]
-    """The known values; None: unset."""
+    """The known values; None if unset."""
     exported: frozenset[str] = frozenset()
-    """The variables that a program would see."""
+    """The variables that a program inherits."""
     unknown: frozenset[str] = frozenset()
-    """Variables that scripts may have set in ways that only a shell can evaluate. Not all of them, if `lost`."""
+    """Variables with values that only a shell can evaluate. Incomplete, if `is_unknown`."""
     is_unknown: bool = False
-    """Whether a script could not be read: then nothing is known any more."""
+    """Whether a script could not be parsed: then no value is known."""
 
     def is_known(self, name: str) -> bool:
-        """Return whether the value of *name* is known, or that it has none."""
+        """Return whether the value of *name* is known; an unset variable is known."""
         return not self.is_unknown and _is_decided(name, self.env, self.unknown)
 
     def with_value(self, name: str, value: str) -> Exports:
-        """Return the same, after `export NAME=value`."""
+        """Return the variables after `export NAME=value`."""
         return self._replace(
             env={**self.env, name: value}, exported=self.exported | {name}, unknown=self.unknown - {name}
         )
 
     def with_all_unknown(self, text: str = "") -> Exports:
-        """Return the same, after *text*, a script that cannot be read."""
+        """Return the variables after the script *text*, which cannot be parsed."""
         assigned = {name for names in _ASSIGNS.findall(text) for name in names if name}
         return self._replace(env={}, unknown=self.unknown.union(self.env, assigned), is_unknown=True)
 
 
 def parse_exports(text: str, before: Exports) -> Exports:
-    """Return the variables as they are after a shell has read *text*, given those *before*. Never raises.
+    """Return the variables after a shell has run *text*, given those *before*. Never raises.
 
-    A variable that nothing has set is unset: Singularity hides the caller's from these files.
+    A variable that nothing has set is unset: Singularity hides the caller's variables from these files.
     """
     if before.is_unknown or "\r" in text or "\0" in text:  # shells differ on these
         return before.with_all_unknown(text)
@@ -106,12 +106,10 @@ def _is_decided(name: str, env: Mapping[str, object], unknown: Collection[str]) 
 
 
 class _NotPlainError(Exception):
-    """A statement may do more than set variables to values, or shells differ on it."""
+    """A statement that may have other effects than setting variables, or on which shells differ."""
 
 
 class _Script:
-    """A script, and the variables as it has set them up to `at`."""
-
     def __init__(self, text: str, before: Exports) -> None:
         self.text = text
         self.at = 0
@@ -120,20 +118,18 @@ class _Script:
         self.unknown = set(before.unknown)
         self.budget = TOTAL_LIMIT
         self.assigned_in_export: set[str] = set()
-        """Variables of the present `export`. Shells differ on their values in the rest of it."""
+        """Variables of the current `export`. Shells differ on their values in the rest of the statement."""
 
     def exports(self) -> Exports:
         return Exports(self.env, frozenset(self.exported), frozenset(self.unknown))
 
     def take(self, pattern: re.Pattern[str]) -> Optional[re.Match[str]]:
-        """Match *pattern* and move past it."""
         match = pattern.match(self.text, self.at)
         if match:
             self.at = match.end()
         return match
 
     def statement(self) -> None:
-        """Run the next statement."""
         match = self.take(_COMMAND)
         command = match.group(1) if match else ""
         self.assigned_in_export.clear()
@@ -157,7 +153,6 @@ class _Script:
             raise _NotPlainError
 
     def assign(self, name: str, value: Optional[str]) -> None:
-        """Set *name*; None: to a value that is not known."""
         if value is None:
             self.env.pop(name, None)
             self.unknown.add(name)
@@ -166,7 +161,7 @@ class _Script:
             self.unknown.discard(name)
 
     def value(self, plain: re.Pattern[str], depth: int) -> Optional[str]:
-        """Return the value of a word, or of what is in quotes or braces, whose text is *plain*; None: not known."""
+        """Return the value of a word, or of the text in quotes or braces; None if unknown. *plain* matches its text."""
         closer = {_UNQUOTED: "", _QUOTED: '"'}.get(plain, "}")
         in_quotes = plain in (_QUOTED, _QUOTED_DEFAULT)
         parts: list[Optional[str]] = []
@@ -193,14 +188,13 @@ class _Script:
                 parts.append(None)
             elif char == "$":
                 parts.append(self.parameter(in_quotes, depth))
-            elif char and char in "{}~" and not closer:  # bash and Apptainer's shell may expand these
+            elif char and char in "{}~" and not closer:  # bash and Apptainer's shell may expand these characters
                 self.at += 1
                 parts.append(None)
             else:
                 raise _NotPlainError
 
     def escaped(self, in_quotes: bool, depth: int) -> Optional[str]:
-        """Return the value of the backslash here and what follows it."""
         char = self.text[self.at + 1 : self.at + 2]
         self.at += 2
         if not char:
@@ -208,11 +202,10 @@ class _Script:
         if char == "\n":
             return ""
         if not in_quotes:
-            return None  # Apptainer's shell keeps the backslash, others do not
+            return None  # Apptainer's shell keeps the backslash, other shells remove it
         return char if char in '"\\$`' else "\\" + char if not depth else None
 
     def parameter(self, in_quotes: bool, depth: int) -> Optional[str]:
-        """Return the value of the `$` here and what belongs to it."""
         match = self.take(_PARAMETER)
         if match is None:
             self.at += 1

@@ -1,4 +1,4 @@
-"""TOML within bounds: configuration files, and what a node is expected to have."""
+"""TOML within bounds: configuration files and the expectations of nodes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from gpubind.errors import FormatError
 
 DOTS_LIMIT = 500
-"""Dots in a line: reading a key of many parts (`a.a.a`) takes quadratic time."""
+"""Dots in a line: parsing a key of many parts (`a.a.a`) takes quadratic time."""
 
 
 def parse_toml(data: bytes, code: str, what: str) -> dict[str, Any]:
