@@ -1,4 +1,4 @@
-"""What `gpubind explain` looks up: codes, messages of programs, decisions about a name; documents/ renders it.
+"""The sources of `gpubind explain`: codes, messages of programs, decisions about a name.
 
-`codes` are gpubind's own, `gpu_codes` those of CUDA, HIP and the like, `messages` of any program.
+`codes` has gpubind's own codes, `gpu_codes` those of CUDA, HIP and the like, `messages` the messages of any program.
 """

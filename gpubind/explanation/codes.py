@@ -1,4 +1,4 @@
-"""Codes of findings and errors: their pages, their kinds, and those that are like a name.
+"""Codes of findings and errors: their pages, their kinds, and similar names.
 
 A finding has its page in data/pages.json, an error in data/errors.json. docs/findings.md and docs/errors.md are
 written from the same data.
@@ -17,7 +17,7 @@ from gpubind.model.findings import finding_texts, pages
 
 
 def explain_code(code: str) -> Optional[str]:
-    """Return what *code*, of a finding or an error, means, in Markdown; None if there is no such code."""
+    """Return the page of *code*, a finding or an error, in Markdown; None if there is no such code."""
     code = code.lower()
     if code in finding_texts():
         return "\n\n".join((code, f"*{_kind(code)}*", *pages()[code])) + "\n"
@@ -33,7 +33,7 @@ def errors() -> dict[str, Any]:
 
 
 def find_in_pages(seen: str) -> tuple[str, ...]:
-    """Return the findings whose page has *seen*, a part of a message."""
+    """Return the findings whose page contains *seen*, a part of a message."""
     seen = " ".join(seen.split())
     is_quotable = " " in seen or re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|[0-9]{3}", seen)
     quoted = re.compile(rf"(?<![A-Za-z0-9_]){re.escape(seen)}(?![A-Za-z0-9_])", re.IGNORECASE)
@@ -48,7 +48,7 @@ def codes() -> tuple[tuple[str, str], ...]:
 
 
 def similar_names(name: str, known_names: Iterable[str]) -> tuple[str, ...]:
-    """Return up to three of *known_names* and of the codes that are similar to *name*, the nearest first."""
+    """Return up to three of *known_names* and the codes that are similar to *name*, the nearest first."""
     from difflib import get_close_matches  # only where a name means nothing
 
     every = (*(code for code, _ in codes()), *known_names)
@@ -57,6 +57,5 @@ def similar_names(name: str, known_names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _kind(code: str) -> str:
-    """Return the severities of the finding *code*, and what it needs: `error, warning; image`."""
     text = finding_texts()[code]
     return f"{', '.join(text['severity'])}; {text['needs']}"

@@ -16,23 +16,23 @@ class Explanation(NamedTuple):
 
     name: str
     subjects: tuple[tuple[str, tuple[Decision, ...]], ...]
-    """Each thing that matches, with everything decided about it; empty if no source names it."""
+    """The matching subjects, each with its Decisions; empty if no source names one."""
     searched: tuple[str, ...]
-    """The searched places of libraries, in order; empty for programs, nodes and other files."""
+    """The searched directories of libraries, in order; empty for programs, nodes and other files."""
 
 
 def explain(plan: Plan, name: str) -> Explanation:
     """Return every Decision of *plan* about *name*: a soname, a file name, a path, or a pattern of those.
 
-    The closest match is used: the exact name or path, else names that start with it, else names that contain it, else
-    entries of lists that mean it (`libcuda.so` for `libcuda.so.1`).
+    Only the closest matches: the exact name or path, else names that start with it, else names that contain it, else
+    the list entries for it (`libcuda.so` for `libcuda.so.1`).
     """
     matchers: list[Callable[[str], bool]] = [lambda text: text == name]
     if re.search(r"[*?\[]", name):
         matchers = [lambda text: fnmatchcase(text, name)]
     else:
         matchers += [lambda text: text.startswith(name), lambda text: name in text]
-        if "." in name:  # what an entry of a list means, where no file has the name
+        if "." in name:  # the list entries for a name that no file has
             matchers += [lambda text: text == library_stem(name), lambda text: fnmatchcase(name, _last(text))]
     for matches in matchers:
         subjects: dict[str, list[Decision]] = {}

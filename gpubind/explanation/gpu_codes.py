@@ -1,6 +1,6 @@
-"""Codes of the interfaces to a GPU, by name and by number: what a code means that no message explains better.
+"""Codes of the interfaces to a GPU, by name and by number, for codes that no message explains better.
 
-data/codes.json has every code of each family, as its header defines it. Whose code it is decides what there is to do.
+data/codes.json has every code of each family, as its header defines it. The family decides on the remedy.
 The file is read only for a text with the beginning of such a name, or with a number in a form that names its family.
 """
 
@@ -24,12 +24,12 @@ _BEGINS = re.compile(
 )
 """How the names of codes begin, folded."""
 _CODE_LIKE = re.compile(r"\b(?:cuda|hip|nvml|nccl|hsa_|ze_|vk_|cl_)[a-z0-9_]{4,60}\b", re.IGNORECASE)
-"""Words that may be meant as one."""
+"""Words that may be misspelt codes."""
 _FEW = 3
 _LONG_TEXT = 1 << 17
-"""Bytes of a text for which it takes as long to look for a beginning as to read the tables."""
+"""Bytes of a text whose search for a beginning takes as long as reading the tables."""
 _HEXADECIMAL = ("hsa", "level-zero")
-"""Families whose numbers programs print so."""
+"""Families whose numbers programs print in hexadecimal."""
 _NUMBERED = {
     "number": ("cuda-driver", "cuda-runtime"),
     "hip": ("hip",),
@@ -42,17 +42,17 @@ _NUMBERED = {
     "vk": ("vulkan",),
     "cl": ("opencl",),
 }
-"""The families that a form of a number is about: the first that has the number."""
+"""The families of each form of a number; the first with the number is used."""
 _EARLIER = ("note", "follow", "action", "unused", "none", "new")
 """Kinds of Xid whose cause may be in another line."""
 
 Rank = Literal["cause", "general", "warning", "harmless"]
 _RANKS: dict[str, Rank] = {"ok": "harmless", "warning": "warning"}
-"""Kinds that are not of a failure."""
+"""Kinds that are not a failure."""
 
 
 class Code(NamedTuple):
-    """A code, and its meaning."""
+    """A code and its meaning."""
 
     name: str
     means: str
@@ -68,13 +68,13 @@ def tables() -> dict[str, Any]:
 
 
 def may_have_codes(text: bytes) -> bool:
-    """Return whether the folded *text* may have the name of a code."""
+    """Return whether the folded *text* may contain the name of a code."""
     return len(text) > _LONG_TEXT or _BEGINS.search(text) is not None
 
 
 @lru_cache(maxsize=1)
 def _names() -> dict[str, tuple[int, int]]:
-    """Return the family and row of each name, folded. The names of Xids are left out: kernel logs have the number."""
+    """Return the family and row of each folded name, without Xids: kernel logs contain their numbers."""
     positions: dict[str, tuple[int, int]] = {}
     for number, family in enumerate(tables()["families"]):
         if family["name"] != "xid":
@@ -97,7 +97,7 @@ def _squeezed_names() -> dict[str, bytes]:
 
 
 def find_code_by_name(name: bytes) -> Code:
-    """Return the code whose folded name is *name*, one of `code_names`."""
+    """Return the code with the folded *name*, one of `code_names`."""
     family, index = _names()[name.decode()]
     chosen = tables()["families"][family]
     return _code(chosen, chosen["codes"][index])
@@ -105,7 +105,7 @@ def find_code_by_name(name: bytes) -> Code:
 
 @lru_cache(maxsize=256)
 def find_code_by_number(kind: str, text: str) -> Optional[Code]:
-    """Return the code whose number is *text*, in a form of *kind*, or whose name is, as other languages write it.
+    """Return the code with the number *text* in a form of *kind*, or with the name *text* in another language's form.
 
     PyOpenCL writes `OUT_OF_RESOURCES` for `CL_OUT_OF_RESOURCES`, C++ `ErrorDeviceLost` for `VK_ERROR_DEVICE_LOST`.
     """
@@ -135,7 +135,7 @@ def _code(family: dict[str, Any], row: list[Any]) -> Code:
 
 
 def _kind_and_meaning(row: list[Any]) -> list[str]:
-    """Return kind and meaning of *row*; those of the code of CUDA with its number, if it has none."""
+    """Return the kind and meaning of *row*, else those of the CUDA code with its number."""
     if len(row) > 2:
         return row[2:]
     driver, runtime = tables()["families"][:2]
@@ -152,18 +152,18 @@ def _causes(letters: str) -> str:
 
 
 def says_less(message: str) -> bool:
-    """Return whether the number of a code says more than *message*."""
+    """Return whether the number of a code is more exact than *message*."""
     return message in tables()["general"] or message in tables()["partial"]
 
 
 def is_more_exact(code_name: bytes, message: str, like: Iterable[str]) -> bool:
-    """Return whether the code *code_name* says more than *message*, which has the phrases *like*."""
+    """Return whether the code *code_name* is more exact than *message* with the phrases *like*."""
     is_about = any(code_name.decode() in phrase for phrase in like)
     return message in tables()["general"] or (message in tables()["partial"] and not is_about)
 
 
 def similar_codes(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of codes that words of *texts* are almost, the first three."""
+    """Return the names of codes that are similar to the first three candidate words of *texts*."""
     from difflib import get_close_matches  # only where a name means nothing
 
     words = [word.lower() for text in texts for word in _CODE_LIKE.findall(text)][:_FEW]

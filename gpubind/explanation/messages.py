@@ -1,24 +1,23 @@
-"""Messages of programs that cannot use a GPU or a library: which of data/messages.json a line or a log has.
+"""Known messages of programs that cannot use a GPU or a library (data/messages.json), found in a line or a log.
 
-A message is known by phrases, which are looked for in lines without regard to case, quotes, colours and blanks. In a
-phrase `*` stands for a run of characters without a blank, `...` for anything within the line; `{library}`, `{number}`,
-`{hip}`, `{xid}` and the like for a name or number that chooses the message; and a phrase that begins with `=` is the
-whole of what was asked. Of a code that no message explains better, `gpu_codes.py` has the meaning.
+A message is known by its phrases. The search ignores case, quotes, colours and repeated blanks. In a phrase `*` matches
+characters other than a blank, and `...` anything within the line. `{library}`, `{number}`, `{hip}`, `{xid}` and the
+like match a name or number that chooses the message. A phrase that begins with `=` must match the whole query.
+`gpu_codes.py` explains the codes that no message explains better.
 
-A wrong answer costs more than no answer. So these rules decide which message of a line is meant:
+A wrong answer costs more than no answer. These rules choose the message of a line:
 
 1. A phrase of few words without a number and without a word of failure (`failure_words` of the data) only names a
    file, a function or a setting: its line must have a word of failure.
-2. What stands within the words of a longer phrase means no more than that phrase: `libfoo.so not found` in `Could not
-   locate libfoo.so: pattern libfoo.so not found`. The words of harmless messages and of warnings include what their
-   wildcards stand for.
-3. A cause precedes what another line explains, that precedes a warning, and that precedes a harmless message.
-4. Of these the most specific one is meant: the one whose phrase has the most characters.
+2. A match within the words of a longer match is ignored: `libfoo.so not found` in `Could not locate libfoo.so: pattern
+   libfoo.so not found`. The words of harmless messages and of warnings include what their wildcards match.
+3. A cause precedes a message whose cause is in another line. That precedes a warning, and a warning a harmless message.
+4. Among equals the phrase with the most characters wins.
 
-A phrase about a path ends with the error of the system (`permission denied`, `no such file`), if that decides on the
-cause. What is done about a GPU depends on its vendor: a line of ROCm has another message than a line of CUDA. A line
-with words of AMD or Intel and of no other vendor (`vendor_words` of the data) never gets advice about NVIDIA:
-`instead` names the message of that vendor, and an option of gpubind in what to do is that vendor's.
+A phrase about a path ends with the error of the system (`permission denied`, `no such file`) where that decides on the
+cause. The remedy depends on the vendor: a line of ROCm has another message than a line of CUDA. A line with words of
+AMD or Intel and of no other vendor (`vendor_words` of the data) never gets advice about NVIDIA: `instead` names the
+message of that vendor, and the remedy names that vendor's option of gpubind.
 """
 
 from __future__ import annotations
@@ -48,37 +47,37 @@ from gpubind.model.host import Vendor
 from gpubind.model.vendors import VENDOR_ROWS
 
 _LINE = 8192
-"""Bytes of a line that are looked at together."""
+"""Bytes of a line that are searched together."""
 _OVERLAP = 512
-"""Bytes that two pieces of a long line share: a phrase is not longer."""
+"""Bytes that two pieces of a long line share; no phrase is longer."""
 _HEADING = 320
-"""Bytes of a line that is short enough to be a heading."""
+"""Characters of the longest heading."""
 _UNKNOWN = 4.0
-"""How often a word counts as used that no message has: some are plain English."""
+"""The assumed frequency of a word that no message has: some are plain English."""
 _SOUGHT = 6
-"""Words of a message by which its place in a long line is found."""
+"""Words of a message that locate it in a long line."""
 _LONGEST_NAME = 64
-"""Characters of a name to which a similar one is looked for."""
+"""Characters of the longest name for which similar names are searched."""
 _COMPLAINTS = 20
-"""The last lines of a log that tell of an error: so many are kept, for the nearest message."""
+"""How many of the last lines with a word of failure are kept, for the nearest message."""
 _PLACES = 3
-"""Places of a phrase in a line that are looked at: one may stand within a harmless message."""
+"""Matches of a phrase in a line that are examined: one may be within a harmless message."""
 _CODES = "Codes"
-"""The group of what no message is about."""
+"""The group of codes without a message."""
 _KINDS = ("number", "hip", "xid")
-"""Numbers that messages are about; of other kinds there are only codes."""
+"""Kinds of numbers that messages explain; other kinds have only codes."""
 _FEW = 3
-"""Words of a phrase that may be no more than a name."""
+"""The most words of a phrase that may be only a name."""
 _TRIES = 1_000_000
-"""Places at which phrases may be tried in one text: 2 s of processor time. Each line of an ordinary log has few."""
+"""Attempted matches of phrases in one text: 2 s of processor time. Each line of an ordinary log needs few."""
 _OPTION = re.compile(r"--nv(?![a-z-]| --rocm)")
-"""The option for NVIDIA in a command, unless that is for both vendors."""
+"""The option for NVIDIA in a command, unless the command is for both vendors."""
 _SCAN = 16
-"""Characters of a line that cost as much as a place, for a phrase that may begin with any."""
+"""Characters of a line that cost as much as one attempt, for a phrase that may begin with anything."""
 RANKS: tuple[Rank, ...] = ("cause", "general", "warning", "harmless")
-"""general: another line says why; warning: the program goes on without it; harmless: nothing is wrong."""
+"""general: the cause is in another line; warning: the program continues without it; harmless: nothing is wrong."""
 _COVERING: tuple[Rank, ...] = ("warning", "harmless")
-"""What stands within their words does not tell of a failure."""
+"""A match within the words of these ranks is not a failure."""
 
 _LIBRARY = re.compile(r"(?<![A-Za-z0-9_+-])lib[A-Za-z0-9_+-]+\.so(?:\.[0-9]+)*")
 _REQUIRING = re.compile(r"(?<=/)[A-Za-z0-9_.+-]+\.so(?:\.[0-9]+)*(?=\))")
@@ -126,37 +125,35 @@ class Message(NamedTuple):
     means: str
     do: str
     codes: tuple[str, ...]
-    """The findings that foretell it."""
+    """The findings that predict it."""
     seen: tuple[tuple[str, str, str], ...]
-    """Lines that it was printed in: the program, the line, and where it is public."""
+    """Real lines with it: the program, the line, and where that is published."""
     rank: Rank = "cause"
     like: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
-    """How the names of the libraries begin that it is about; `{driver}`: NVIDIA's driver's; `*`: any other."""
+    """Beginnings of the names of its libraries; `{driver}`: those of NVIDIA's driver; `*`: any other."""
     numbers: tuple[int, ...] = ()
-    """The errors of CUDA that it is about."""
+    """Its errors of CUDA."""
     hips: tuple[int, ...] = ()
-    """The errors of HIP that it is about."""
+    """Its errors of HIP."""
     xids: tuple[str, ...] = ()
 
 
 class Phrase(NamedTuple):
-    """What a line has that has a message."""
+    """A phrase of a message, prepared for the search."""
 
     pattern: bytes
-    """A regular expression; few of all are ever compiled."""
+    """A regular expression; few are ever compiled."""
     words: frozenset[bytes]
-    """Words that are in every line that it matches."""
+    """Words of every matching line."""
     weight: int
     message: Optional[Message] = None
-    """None: the library or number in it chooses the message."""
+    """None: its library or number chooses the message."""
     literals: tuple[bytes, ...] = ()
-    """What is in every line that it matches; the first is empty if it may begin with anything."""
+    """Texts in every matching line; the first is empty if the phrase may begin with anything."""
 
 
 class _Hit(NamedTuple):
-    """A phrase in a line."""
-
     message: Message
     weight: int
     span: tuple[int, int]
@@ -167,31 +164,29 @@ class FoundMessage(NamedTuple):
     """A known message in a line."""
 
     line: int
-    """Its number, from 1."""
+    """Counted from 1."""
     text: str
-    """The line, or what is around the message if it is long."""
+    """The line; of a long one, the part around the message."""
     message: Message
     library: Optional[str] = None
     """The library that the line says is missing."""
     matched: str = ""
-    """What of the line is the message, folded."""
+    """The matched part of the line, folded."""
 
 
 class Log(NamedTuple):
-    """What was found in a text."""
+    """The messages of a text."""
 
     found: tuple[FoundMessage, ...]
-    """Each known message once, where it is first, in the order of RANKS."""
+    """The first line of each known message, in the order of RANKS."""
     lines: int
     complaints: tuple[str, ...]
-    """The last lines that tell of an error."""
+    """The last lines with a word of failure."""
     not_searched: Optional[int] = None
-    """The first line that was not searched, because those before it cost too much; None if all were."""
+    """The first line that was not searched because the search of earlier lines cost too much; None if all were."""
 
 
 class _Budget:
-    """The tries that are left for one text."""
-
     def __init__(self) -> None:
         self.left = _TRIES
 
@@ -212,7 +207,7 @@ def _frozen(value: Any) -> Any:
 
 
 def folded(text: bytes) -> bytes:
-    """Return *text* in lower case, without colours and quotes, each run of blanks as one; the lines stay."""
+    """Return *text* in lower case, without colours and quotes, each run of blanks as one; line ends remain."""
     if b"\x1b" in text or b"\\" in text:
         text = _ESCAPED.sub(b" ", _ESCAPED_QUOTE.sub(b"", _COLOUR.sub(b"", text)))
     if b"b'" in text or b'b"' in text:
@@ -227,7 +222,7 @@ def folded(text: bytes) -> bytes:
 
 @lru_cache(maxsize=1)
 def phrases() -> tuple[Phrase, ...]:
-    """Return every phrase of every message, and those in which a name or number chooses it."""
+    """Return the phrases of all messages, and those whose name or number chooses the message."""
     data = table("messages")
     kinds = ("library_forms", "number_forms", "hip_forms", "xid_forms", "code_forms")
     forms = [form for kind in kinds for form in data[kind]]
@@ -239,7 +234,7 @@ def phrases() -> tuple[Phrase, ...]:
 
 def _phrase(like: str, message: Optional[Message] = None) -> Phrase:
     parts = _PART.split(_AROUND_ANYTHING.sub(b"...", folded(like.encode())))
-    # Whether a word may go on into the part before, and into the one after.
+    # Whether a word may continue in the part before, and in the part after.
     before = [False, *(part in _PARTS and not part.endswith(b"...") for part in parts[:-1])]
     after = [*(part in _PARTS and not part.startswith(b"...") for part in parts[1:]), False]
     literals = list(zip(parts, before, after))
@@ -250,14 +245,14 @@ def _phrase(like: str, message: Optional[Message] = None) -> Phrase:
 
 
 def _literal(part: bytes, before: bool, after: bool) -> bytes:
-    """Return the pattern of *part*: no word goes on *before* it and *after* it, unless that is open."""
+    """Return the pattern of *part*; words may continue *before* or *after* it only where these are set."""
     start = b"" if before or not _WORD_CHARACTER.match(part) else _NO_WORD_BEFORE
     end = b"" if after or not _WORD_CHARACTER.match(part[-1:]) else rb"(?![a-z0-9_])"
     return start + re.escape(part) + end
 
 
 def _matches(pattern: bytes, line: bytes) -> Sequence[re.Match[bytes]]:
-    """Return the first places of *pattern* in *line*. One that begins with characters is found many times faster."""
+    # The search for a pattern that begins with characters is many times faster.
     is_whole = pattern.startswith(_NO_WORD_BEFORE)
     compiled = _compiled(pattern[len(_NO_WORD_BEFORE) :] if is_whole else pattern)
     if compiled.search(line) is None:
@@ -268,7 +263,6 @@ def _matches(pattern: bytes, line: bytes) -> Sequence[re.Match[bytes]]:
 
 
 def _words_in(part: bytes, before: bool, after: bool) -> Iterator[bytes]:
-    """Yield the words of *part* that are whole in every line that has it."""
     for word in _WORD.finditer(part):
         if not (before and word.start() == 0) and not (after and word.end() == len(part)):
             yield word.group()
@@ -281,7 +275,6 @@ def _compiled(pattern: bytes) -> re.Pattern[bytes]:
 
 @lru_cache(maxsize=1)
 def _by_word() -> dict[bytes, tuple[Phrase, ...]]:
-    """Return the phrases by one word of each, the one that the fewest of all have."""
     frequency = Counter(word for phrase in phrases() for word in phrase.words)
     phrases_by_word: dict[bytes, tuple[Phrase, ...]] = {}
     for phrase in phrases():
@@ -291,9 +284,9 @@ def _by_word() -> dict[bytes, tuple[Phrase, ...]]:
 
 
 def search(blocks: Iterable[bytes]) -> Log:
-    """Return the known messages in a text, given in *blocks* that end with lines.
+    """Return the known messages in a text; each of *blocks* but the last ends with a line end.
 
-    The work is as much as the text. Lines that are made to cost more than others end it: the rest is only counted.
+    Takes linear time. Once hostile lines have spent the budget, further lines are only counted.
     """
     found_messages: dict[str, FoundMessage] = {}
     complaints: deque[bytes] = deque(maxlen=_COMPLAINTS)
@@ -337,12 +330,11 @@ def search(blocks: Iterable[bytes]) -> Log:
 
 
 def _filled_lines(block: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of *block* that are not empty, each with its number from 0."""
     return ((number, line) for number, line in enumerate(block.split(b"\n")) if line)
 
 
 def _pieces(line: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield *line* in pieces that are not long, with the offset of each: it begins with the end of the one before."""
+    """Yield pieces of *line* of at most `_LINE` bytes with their offsets; each overlaps the previous one."""
     for start in range(0, max(len(line) - _OVERLAP, 1), _LINE - _OVERLAP):
         yield start, line[start : start + _LINE]
 
@@ -350,10 +342,7 @@ def _pieces(line: bytes) -> Iterator[tuple[int, bytes]]:
 def _best_hit(
     line: bytes, line_words: frozenset[bytes], found_messages: Mapping[str, FoundMessage], budget: _Budget
 ) -> Optional[_Hit]:
-    """Return what is meant in the folded *line* of these *line_words*.
-
-    None, too, where only messages that are *found_messages* are in question.
-    """
+    """Return the chosen phrase of the folded *line*; None also where each candidate is in *found_messages*."""
     by_word = _by_word()
     phrases = [phrase for word in line_words & by_word.keys() for phrase in by_word[word] if phrase.words <= line_words]
     if all(
@@ -371,7 +360,6 @@ def _best_hit(
 
 
 def _is_already_found(message: Message, line: bytes, found_messages: Mapping[str, FoundMessage]) -> bool:
-    """Return whether what *message* means in *line* is *found_messages*."""
     if message.name in found_messages or found_messages.keys().isdisjoint(
         _replacements_by_name().get(message.name, ())
     ):
@@ -382,13 +370,13 @@ def _is_already_found(message: Message, line: bytes, found_messages: Mapping[str
 
 @lru_cache(maxsize=16)
 def vendor_of(line: bytes) -> Optional[Vendor]:
-    """Return the vendor whose words the folded *line* has; None if it names no vendor, or several."""
+    """Return the vendor whose words are in the folded *line*; None if there is none, or several."""
     vendors = {match.lastgroup for match in _vendor_pattern().finditer(line)}
     return next((vendor for vendor in VENDOR_ROWS if {vendor} == vendors), None)
 
 
 def vendor_of_lines(lines: Iterable[str]) -> Optional[Vendor]:
-    """Return the vendor of whose GPUs *lines* have words; None if they have none, or those of several."""
+    """Return the vendor whose words are in *lines*; None if there is none, or several."""
     return vendor_of(folded("\n".join(lines).encode("utf-8", "surrogateescape")))
 
 
@@ -405,7 +393,7 @@ def _vendor_pattern() -> re.Pattern[bytes]:
 
 @lru_cache(maxsize=1)
 def _vendor_replacements() -> dict[tuple[Optional[str], str], Message]:
-    """Return the message of a vendor that is meant instead of another, by the vendor and the name of that one."""
+    """Return the replacement messages by vendor and name of the replaced message."""
     by_name = {row.name: row for row in messages()}
     tables: dict[str, dict[str, list[str]]] = table("messages")["instead"]
     return {
@@ -418,7 +406,6 @@ def _vendor_replacements() -> dict[tuple[Optional[str], str], Message]:
 
 @lru_cache(maxsize=1)
 def _replacements_by_name() -> dict[str, tuple[str, ...]]:
-    """Return the messages that replace another in a vendor's lines: their names, by the name of the replaced one."""
     replacements: dict[str, tuple[str, ...]] = {}
     for (_, name), replacement in _vendor_replacements().items():
         replacements[name] = (*replacements.get(name, ()), replacement.name)
@@ -426,7 +413,7 @@ def _replacements_by_name() -> dict[str, tuple[str, ...]]:
 
 
 def _adapt_to_vendor(message: Message, line: bytes) -> Message:
-    """Return what *message* means in the folded *line*: for a GPU of AMD or Intel, that vendor's message or option."""
+    """Return *message*; for a folded *line* about AMD or Intel, with that vendor's replacement or option."""
     if message.name not in _replacements_by_name() and not _OPTION.search(message.do):
         return message
     vendor = vendor_of(line)
@@ -442,10 +429,10 @@ def vendor_option(vendor: Vendor) -> str:
 
 
 def _best_hit_or_code(line: bytes, line_words: frozenset[bytes], codes: set[bytes], budget: _Budget) -> Optional[_Hit]:
-    """Return what is meant in the folded *line*: the code of *codes* that it has, where no message says as much.
+    """Return the chosen phrase of the folded *line*, or its code of *codes* where that is more exact.
 
-    A code of success is only meant where nothing else in the line tells of a failure. A code that is told of leaves
-    *codes*: other lines with it say no more.
+    A code of success is only chosen in a line without a word of failure. A reported code leaves *codes*: further lines
+    with it add nothing.
     """
     hit = _best_hit(line, line_words, {}, budget)
     for code_name in sorted(line_words & codes, key=line.find):
@@ -462,7 +449,6 @@ def _best_hit_or_code(line: bytes, line_words: frozenset[bytes], codes: set[byte
 
 @lru_cache(maxsize=256)
 def _code_message(code: Code) -> Message:
-    """Return the message about the name of *code*; the meaning of the code where there is none."""
     message = next((row for row in messages() if code.name.lower() in row.like and not says_less(row.name)), None)
     if message is not None:
         return message
@@ -471,7 +457,6 @@ def _code_message(code: Code) -> Message:
 
 
 def _may_match(phrase: Phrase, line: bytes, words: frozenset[bytes]) -> bool:
-    """Return whether *line*, of these *words*, has all of *phrase*; and, if that is a name, a word of failure."""
     if any(part not in line for part in phrase.literals):
         return False
     if phrase.message is None or phrase.message.rank in _COVERING or len(phrase.words) > _FEW:
@@ -481,7 +466,6 @@ def _may_match(phrase: Phrase, line: bytes, words: frozenset[bytes]) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_name(pattern: bytes, words: frozenset[bytes]) -> bool:
-    """Return whether the phrase of this *pattern* and these *words* has neither a number nor a word of failure."""
     like = pattern.replace(b"\\", b"")
     return not _NUMBER.search(like) and not _says_failure(like, words)
 
@@ -495,7 +479,7 @@ def _says_failure(text: bytes, text_words: frozenset[bytes]) -> bool:
 
 @lru_cache(maxsize=1)
 def _failure_words() -> tuple[frozenset[bytes], tuple[bytes, ...]]:
-    """Return the words of failure, and those that may be a part of a word."""
+    """Return the words of failure, and the texts that may be part of such a word."""
     entries = [word.encode() for word in table("messages")["failure_words"]]
     return frozenset(word for word in entries if b"*" not in word), tuple(
         word.strip(b"*") for word in entries if b"*" in word
@@ -503,7 +487,6 @@ def _failure_words() -> tuple[frozenset[bytes], tuple[bytes, ...]]:
 
 
 def _hits(phrase: Phrase, line: bytes, line_words: frozenset[bytes]) -> Iterator[_Hit]:
-    """Yield the first places of *phrase* in the *line* of these *line_words*, with the message that it has there."""
     matches = _matches(phrase.pattern, line)
     for match in matches if matches and _may_match(phrase, line, line_words) else ():
         names = match.groupdict()
@@ -514,10 +497,7 @@ def _hits(phrase: Phrase, line: bytes, line_words: frozenset[bytes]) -> Iterator
 
 
 def _is_within(hit: _Hit, other_hit: _Hit) -> bool:
-    """Return whether *hit* stands within the words of *other_hit*, so that it means no more than these.
-
-    The words of a harmless message and of a warning include what their wildcards stand for.
-    """
+    """Return whether *hit* is within the words of *other_hit* (rule 2)."""
     (start, end), (first, last) = hit.span, other_hit.span
     if not (first <= start and end <= last and end - start < last - first):
         return False
@@ -525,7 +505,6 @@ def _is_within(hit: _Hit, other_hit: _Hit) -> bool:
 
 
 def _choose_message(names: dict[str, Optional[bytes]]) -> Optional[Message]:
-    """Return the message that is about the library or the number in *names*."""
     (kind, value), *_ = ((kind, value.decode()) for kind, value in names.items() if value is not None)
     if kind == "library":
         return _about_library(value)
@@ -545,24 +524,22 @@ def _about_library(name: str) -> Message:
 
 @lru_cache(maxsize=1)
 def _by_library() -> tuple[dict[str, Message], tuple[str, ...]]:
-    """Return the message of each begin of a library's name, and the begins of those of NVIDIA's driver."""
     return {start: row for row in messages() for start in row.libraries}, tuple(map(str.lower, driver_libraries()))
 
 
 @lru_cache(maxsize=3)
 def _by_number(kind: str) -> dict[str, Message]:
-    """Return the message of each number of *kind*, the name of its placeholder: the field is its plural."""
+    """Return the messages by number; *kind* is a placeholder, whose plural is the field."""
     return {str(number): row for row in messages() for number in getattr(row, f"{kind}s")}
 
 
 def _as_written(library: Optional[str], text: str) -> Optional[str]:
-    """Return *library* as *text* has it, where letters may be capitals."""
     match = re.search(re.escape(library), text, re.IGNORECASE) if library else None
     return match.group() if match else library
 
 
 def find_named_message(seen: str) -> Optional[Message]:
-    """Return the message that *seen* is a name or a number of: `999`, `xid 79`, `GLIBC_2.34`."""
+    """Return the message with the name or number *seen*: `999`, `xid 79`, `GLIBC_2.34`."""
     folded_text = folded(seen.encode("utf-8", "surrogateescape")).strip()
     for row in messages():
         for like in row.like:
@@ -585,7 +562,7 @@ def find_message(seen: str) -> tuple[FoundMessage, ...]:
 
 
 def heading(found_message: FoundMessage) -> str:
-    """Return the line that was seen; of a long one, what is around the message. Nothing is in it that was not seen."""
+    """Return the original line without colours and repeated blanks; of a long one, the part around the message."""
     line = " ".join(
         _COLOUR.sub(b"", found_message.text.encode("utf-8", "surrogateescape")).decode("utf-8", "replace").split()
     )
@@ -603,10 +580,10 @@ def heading(found_message: FoundMessage) -> str:
 
 
 def example(found_message: FoundMessage) -> Optional[str]:
-    """Return the known message, with the version and the library that were seen, where what was seen is a part of it.
+    """Return the known message with the version and the library of the line, where the line is a part of it.
 
-    None where the line itself says as much: the facts of an example (addresses, numbers) are not those of the line.
-    None for a code: its meaning has name and number.
+    None where the line contains as much: the facts of an example (addresses, numbers) are not those of the line.
+    None for a code: its meaning contains name and number.
     """
     if found_message.message.group == _CODES:
         return None
@@ -624,7 +601,6 @@ def example(found_message: FoundMessage) -> Optional[str]:
 
 
 def _fill_example(found_message: FoundMessage) -> str:
-    """Return the known message with the version and the library of the line that was seen."""
     message = found_message.message.message
     required = _REQUIRING.search(found_message.text) or _LIBRARY.search(found_message.text)
     name = found_message.library or (required.group() if required is not None else None)
@@ -637,9 +613,9 @@ def _fill_example(found_message: FoundMessage) -> str:
 
 
 def nearest_messages(seen: Iterable[str], count: int = 2) -> tuple[str, ...]:
-    """Return up to *count* known messages that have most in common with a line of *seen*; rare words weigh more.
+    """Return up to *count* known messages that have most in common with a line of *seen*.
 
-    A message is near only if it has the rare words of the line too: `slurmstepd: error:` is in many lines.
+    Rare words weigh more, and a near message must share them: `slurmstepd: error:` is in many lines.
     """
     seen = tuple(seen)
     vendor = vendor_of_lines(seen)
@@ -665,16 +641,16 @@ def nearest_messages(seen: Iterable[str], count: int = 2) -> tuple[str, ...]:
 
 
 def _weight(words: Iterable[bytes], frequency: Mapping[bytes, float]) -> float:
-    """Return how rare *words* are together. Numbers do not count."""
     return sum(1 / sqrt(frequency.get(word, _UNKNOWN)) for word in words if not word[:1].isdigit())
 
 
 def _similar(words: frozenset[bytes], frequency: Mapping[bytes, float]) -> frozenset[bytes]:
-    """Return the known word that is similar to the only one of *words*; *words* where there is none."""
     from difflib import get_close_matches  # only where a name means nothing
 
-    name = next(iter(words), b"").decode()
-    if len(words) != 1 or not 8 <= len(name) <= _LONGEST_NAME:
+    if len(words) != 1:
+        return words
+    name = next(iter(words)).decode()
+    if not 8 <= len(name) <= _LONGEST_NAME:
         return words
     near = get_close_matches(name, [word.decode() for word in frequency], n=1, cutoff=0.85)
     return frozenset(word.encode() for word in near) or words

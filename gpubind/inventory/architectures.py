@@ -1,6 +1,6 @@
-"""The architectures of a host's GPUs, in the words of compilers: `sm_86`, `gfx942`.
+"""The architectures of a host's GPUs, by their names in compilers: `sm_86`, `gfx942`.
 
-NVIDIA's driver shows none in files: the PCI device ID tells the chip, and for an unknown one `nvidia-smi` is asked.
+No file of NVIDIA's driver contains them: the PCI device ID identifies the chip, and `nvidia-smi` an unknown ID.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _COMPILER_NAMES = {
     "tgllp": "tgl", "icllp": "icl", "bxt": "apl", "adls": "adl-s", "adlp": "adl-p", "adln": "adl-n", "nvls": "nvl-s",
     "nvlp": "nvl-p",
 }  # fmt: skip
-"""What Intel's compilers call platforms for which its compute runtime has another name."""
+"""Names of platforms in Intel's compilers, by those in its compute runtime, where they differ."""
 
 
 class GpuArch(NamedTuple):
-    """A GPU, and its architecture."""
+    """A GPU and its architecture."""
 
     gpu: Gpu
     arch: Optional[str]
-    """None if it is not known."""
+    """None if unknown."""
 
     @property
     def name(self) -> str:
@@ -39,7 +39,7 @@ class GpuArch(NamedTuple):
 
 
 def architectures(host: Host, gpus: Iterable[Gpu]) -> tuple[GpuArch, ...]:
-    """Return the architecture of each of *gpus*; *host* is a lenient one."""
+    """Return the architecture of each of *gpus*; *host* must be lenient."""
     every = tuple(gpus)
     nvidia_gpus = [gpu for gpu in every if gpu.vendor == "nvidia"]
     return (
@@ -66,7 +66,7 @@ def _amd_architectures(host: Host, gpus: Iterable[Gpu]) -> Iterator[GpuArch]:
 
 
 def _intel_architectures(host: Host, gpus: Iterable[Gpu]) -> Iterator[GpuArch]:
-    """Yield Intel's GPUs that are in the table: code for them is usually compiled when it is loaded."""
+    # Only those in the table: code for the others is usually compiled when it is loaded.
     intel_gpus = [gpu for gpu in gpus if gpu.vendor == "intel"]
     if intel_gpus:
         from gpubind.inventory.intel.devices import platform  # few hosts have such a device

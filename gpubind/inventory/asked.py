@@ -1,4 +1,4 @@
-"""What no file tells of NVIDIA's GPUs: nvidia-smi is asked."""
+"""Facts about NVIDIA's GPUs that are in no file: answers of nvidia-smi."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TIMEOUT_S = 10.0
 
 
 def with_gpus_of_smi(host: Host, inventories: Iterable[Inventory]) -> tuple[Inventory, ...]:
-    """Return *inventories*; NVIDIA's with the GPUs of nvidia-smi, where it has devices and no file names a GPU."""
+    """Return *inventories*; NVIDIA's with the GPUs of nvidia-smi where it has devices, but no file names a GPU."""
     return tuple(_with_smi_gpus(host, inventory) for inventory in inventories)
 
 
@@ -23,12 +23,12 @@ def _with_smi_gpus(host: Host, inventory: Inventory) -> Inventory:
 
 
 def query_gpus(host: Host) -> tuple[Gpu, ...]:
-    """Return NVIDIA's GPUs, as nvidia-smi lists them; none where it cannot be asked, or gives no answer."""
+    """Return NVIDIA's GPUs as nvidia-smi lists them; none where it cannot run or does not answer."""
     return parse_gpu_rows(_answer(host, GPU_QUERY))
 
 
 def query_capabilities(host: Host) -> dict[str, str]:
-    """Return the compute capability of each of NVIDIA's GPUs by its PCI address; as `query_gpus`."""
+    """Return the compute capabilities of NVIDIA's GPUs by PCI address; none where nvidia-smi does not answer."""
     return parse_capabilities(_answer(host, COMPUTE_CAPABILITY_QUERY))
 
 

@@ -1,4 +1,4 @@
-"""Claims: a source names files of the host that a container needs. Only the locator decides which file a name is."""
+"""Claims: names of host files that a container needs, by source. Only the locator decides which file a name means."""
 
 from __future__ import annotations
 
@@ -32,20 +32,21 @@ ClaimKind = Literal[
 
 _UNREADABLE_RULES = {"absent": "dangling", "unrecorded": "unreadable"}
 _BINDABLE: dict[FileKind, FileRole] = {"socket": "socket", "dir": "directory", "file": "file"}
-"""Kinds of files that are bound as they are."""
+"""Kinds of files that are bound unchanged."""
 
 Outcome = Union[HostFile, Decision]
 """The outcome of a claim."""
 
 
 class Claim(NamedTuple):
-    """A name that a source claims a container needs of the host."""
+    """A name of a host file that a container needs, according to a source."""
 
     kind: ClaimKind
-    """What `name` is. `library`: how names of libraries begin, `libcuda.so`; `library-name`: one whole name; `version`:
-    the driver version that names of libraries carry; `library-file`: the path of a library, under whatever names this
-    host has it; `program`: looked up in the program directories; `path`: absolute, with wildcards; `own-path`: one that
-    is bound there even if it is a library; `file`: the path of anything but a library; `device`: in the dev root.
+    """The kind of `name`. `library`: the beginning of library names, `libcuda.so`; `library-name`: one whole name;
+    `version`: the driver version in library names; `library-file`: the path of a library, which the container gets
+    under all names that this host has for it; `program`: a file in the program directories; `path`: absolute, with
+    wildcards; `own-path`: one that is bound there even if it is a library; `file`: the path of anything but a library;
+    `device`: a path in the dev root.
     """
     name: str
     source: str
@@ -54,17 +55,16 @@ class Claim(NamedTuple):
     """`etc/nvliblist.conf:12`, or the rule."""
     vendor: Vendor = "nvidia"
     section: Optional[str] = None
-    """The section of a list file that it stands in; None: the shipped list knows."""
+    """Its section of a list file; None: the section in the shipped list applies."""
     not_in_list: bool = False
-    """True if the list in force is exclusive and lacks it: then it is reported, and not taken."""
+    """True if the list in force is exclusive and does not contain it: then it is reported, not taken."""
     host_only_reason: Optional[str] = None
     """The reason why it stays on the host; None: a container may get it."""
     target: Optional[ContainerPath] = None
-    """Its place in the container, if not its own path."""
+    """Its path in the container, if that is not its host path."""
     extra_names: tuple[str, ...] = ()
-    """Names that a library has in the container besides those on the host."""
+    """Names of a library in the container in addition to those on the host."""
     group: Optional[FileGroup] = None
-    """The group that its file belongs to."""
 
     def decision(
         self,
@@ -77,7 +77,7 @@ class Claim(NamedTuple):
         subject: str = "",
         step: Step = "search",
     ) -> Decision:
-        """Return its outcome, or that of the name *subject* where the claim means several."""
+        """Return the Decision about its name, or about *subject*, one of several names that it means."""
         claim = (self.source, self.location, path, found_by)
         return Decision(self.vendor, subject or self.name, verdict, rule, step, *claim, None, detail)
 
@@ -90,7 +90,7 @@ class Claim(NamedTuple):
         return self.decision("rejected", rule, detail, path=path)
 
     def unreadable(self, missing: Missing, path: Optional[str] = None, detail: Optional[str] = None) -> Decision:
-        """Return the Decision that *path*, by default the name, leads to nothing that can be read."""
+        """Return the Decision that *path*, by default the name, cannot be read; *missing* is the reason."""
         why = missing.detail if missing.why == "unrecorded" else detail or str(missing)
         return self.rejected(_UNREADABLE_RULES.get(missing.why, f"path-{missing.why}"), why, path or self.name)
 
@@ -107,7 +107,7 @@ class Claim(NamedTuple):
         found_by: str,
         capability: Optional[Capability] = None,
     ) -> HostFile:
-        """Return *resolved* as the file that is claimed; the caller adds the fields of its kind."""
+        """Return *resolved* as the claimed file; the caller adds the fields of its kind."""
         return HostFile(
             vendor=self.vendor,
             kind=kind,
@@ -125,7 +125,7 @@ class Claim(NamedTuple):
     def to_file(
         self, tree: Tree, resolved: ResolvedFile, *, found_by: str, capability: Optional[Capability] = None
     ) -> Outcome:
-        """Return *resolved* as a file that is bound as it is, or a Decision: a device node cannot be."""
+        """Return *resolved* as a file that is bound unchanged, or a Decision for other kinds: device nodes."""
         kind = _BINDABLE.get(resolved.stat.kind)
         if kind is None:
             return self.rejected("special-file", noun_of(resolved.stat.kind), found_by)
@@ -156,9 +156,9 @@ class SourceResult(NamedTuple):
     decisions: tuple[Decision, ...] = ()
     findings: tuple[Finding, ...] = ()
     nodes: Optional[tuple[str, ...]] = None
-    """The device nodes of the GPUs that it means; None: it means all."""
+    """The device nodes of its GPUs; None: all."""
     env: tuple[EnvVar, ...] = ()
     passed_over: tuple[PassedOver, ...] = ()
-    """Sources that were asked before it and do not serve."""
+    """Sources that were queried before it and do not serve."""
     exclusive: bool = False
-    """Set for a list of a user or a site, which nothing completes."""
+    """Set for a list of a user or a site: completion adds nothing to it."""

@@ -1,7 +1,7 @@
-"""Loaders that programs of a host name and no other system has: in a store (Nix, Guix), in a prefix (Talos).
+"""Loaders at paths that only the host has: in a store (Nix, Guix), in a prefix (Talos).
 
-The kernel starts PT_INTERP (elf(5)), which must be at that very path in the container. Such a loader looks for the C
-library in its own directory, so a container gets that directory.
+The kernel starts a program's PT_INTERP (elf(5)), which must have the same path in the container. Such a loader finds
+the C library in its own directory, so a container gets that directory.
 Source: nixpkgs `nixos/modules/services/hardware/nvidia-container-toolkit`, which mounts the same directory.
 """
 
@@ -22,7 +22,7 @@ _USUAL_LOADER = re.compile(r"/(usr/)?lib(32|64|x32)?/[^/]+(/[^/]+)?")
 
 
 def foreign_interpreter(tree: Tree, program: RootedPath) -> Optional[str]:
-    """Return the loader that *program* names, if it is none that distributions have."""
+    """Return the loader that *program* names, unless it has a usual path of distributions."""
     facts = tree.lenient.elf(program)
     interpreter = None if isinstance(facts, Missing) else facts.interpreter
     is_usual = interpreter is None or not interpreter.startswith("/") or _USUAL_LOADER.fullmatch(interpreter)
@@ -30,7 +30,7 @@ def foreign_interpreter(tree: Tree, program: RootedPath) -> Optional[str]:
 
 
 def interpreter_directories(tree: Tree, files: Iterable[HostFile]) -> Iterator[HostFile]:
-    """Yield the directory of the loader and the C library that a program among *files* needs, for each capability."""
+    """Yield the directories of loader and C library that the programs among *files* need, once per capability."""
     seen = set()
     for file in files:
         interpreter = foreign_interpreter(tree, file.path) if file.kind == "binary" and file.group is None else None

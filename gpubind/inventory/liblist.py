@@ -1,4 +1,4 @@
-"""List files: the claims of their lines, and the sections that the shipped one has for names."""
+"""List files: the claims of their lines, and the sections of names."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _KINDS: dict[EntryKind, ClaimKind] = {
 
 
 class NameTable:
-    """The entries of a list file, found by the names that they stand for."""
+    """The entries of a list file, by the names that they mean."""
 
     def __init__(self, liblist: LibList) -> None:
         self.label = liblist.label
         self._entries = liblist.entries
         self._libraries: dict[str, list[ListEntry]] = {}
-        """By stem: `libcuda.so` -> the entries that start so."""
+        """By stem: `libcuda.so` -> the entries that start with it."""
         for entry in liblist.entries:
             if entry.kind == "library":
                 self._libraries.setdefault(library_stem(entry.text), []).append(entry)
@@ -35,7 +35,7 @@ class NameTable:
         self._others = sorted(others, key=lambda entry: entry.kind != "binary")
 
     def section(self, name: str, path: str) -> Optional[str]:
-        """Return the section of *name* at *path*; None if no entry stands for it."""
+        """Return the section of *name* at *path*; None if no entry means it."""
         libraries = self._libraries.get(library_stem(name), ()) if ".so" in name else ()
         for entry in libraries:
             if name.startswith(entry.text):
@@ -46,14 +46,14 @@ class NameTable:
         return None
 
     def capability(self, claim: Claim) -> Optional[Capability]:
-        """Return the capability of a program or file: by the section of *claim*, else by that of this list."""
+        """Return the capability of a program or file, by the section of *claim*, else the section in this list."""
         section = self.section(claim.name.rpartition("/")[2], claim.name) if claim.section is None else claim.section
         return capability_of(section, None)
 
     def claims(
         self, source: str, vendor: Vendor = "nvidia", *, not_in_list: bool = False, group: Optional[FileGroup] = None
     ) -> tuple[Claim, ...]:
-        """Return what the entries claim, in the order of their lines."""
+        """Return the claims of the entries, in the order of their lines."""
         return tuple(
             Claim(
                 kind=_KINDS[entry.kind],
@@ -76,12 +76,12 @@ def read_table(listfile: ListFile) -> NameTable:
 
 
 def read_tables(listfile: ListFile, name: str) -> tuple[NameTable, NameTable]:
-    """Return the names in *listfile*, and in the shipped list *name*. Errors: those of `read_table`."""
+    """Return the names in *listfile*, and those in the shipped list *name*. Errors: those of `read_table`."""
     return read_table(listfile), read_table(listfile if listfile.shipped else shipped_liblist(name))
 
 
 def capability_of(section: Optional[str], version: Optional[str]) -> Optional[Capability]:
-    """Return the capability of a section; a vendor-neutral name that carries V is NVIDIA's own OpenGL."""
+    """Return the capability of a section. A vendor-neutral name with a driver *version* is NVIDIA's own OpenGL."""
     if section == VENDOR_NEUTRAL:
         return "graphics" if version else None
     return next((cap for cap in CAPABILITIES if cap == section), None)

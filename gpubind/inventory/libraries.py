@@ -1,4 +1,4 @@
-"""Libraries: the file of each claimed name, and the names under which a container needs it."""
+"""Libraries: the file of each claimed name, and the names that it needs in a container."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MAJOR_ONLY = re.compile(r"\.so\.[0-9]+$")
 
 
 class ClaimsByName:
-    """The claims on libraries, by the names that they mean. Of several on one name the first takes precedence."""
+    """The claims on libraries, by the names that they mean. The first claim on a name takes precedence."""
 
     def __init__(self, claims: Iterable[Claim]) -> None:
         numbered = list(enumerate(claims))
@@ -43,7 +43,7 @@ class ClaimsByName:
 
     @property
     def stems(self) -> frozenset[str]:
-        """Return the names up to `.so` of everything that is claimed."""
+        """The claimed names up to `.so`."""
         return frozenset(self._by_stem)
 
     def claim_on(self, name: str) -> Optional[Claim]:
@@ -66,7 +66,7 @@ class Libraries(NamedTuple):
     files: tuple[HostFile, ...]
     decisions: tuple[Decision, ...]
     not_in_list: tuple[str, ...]
-    """Names that the driver has and the list in force lacks."""
+    """Names that the driver has, but not the list in force."""
 
 
 class _ChosenName(NamedTuple):
@@ -80,9 +80,9 @@ class _ChosenName(NamedTuple):
 def find_libraries(
     search: Search, table: NameTable, by_name: ClaimsByName, extra: Iterable[tuple[Candidate, Claim]]
 ) -> Libraries:
-    """Return every library that the claims in *by_name* mean, each with the names that it needs in a container.
+    """Return the libraries that the claims in *by_name* mean, each with the names that it needs in a container.
 
-    *extra* are candidates whose path was given; they come first. Order: by path. At most one file per (name,
+    *extra* are candidates with a given path; they precede all others. Order: by path. At most one file per (name,
     architecture).
     """
     choice = _LibraryChooser(search, table)
@@ -102,9 +102,9 @@ def find_libraries(
 
 
 def _without_second_files(files: tuple[HostFile, ...]) -> tuple[HostFile, ...]:
-    """Return *files* without second files of one library: in a container, each link that was bound is a regular file.
+    """Return *files* without second files of one library: in a container, each bound link is a regular file.
 
-    Such a file is in the directory of the one that has its soname as name, with the same size: it is one more name.
+    Such a file has the directory and the size of the file named like its soname. It becomes one more name of that file.
     """
     bearers = {(f.path, f.arch): f for f in files if f.soname in f.names and f.path.endswith(f"/{f.soname}")}
     kept_files = []
@@ -123,8 +123,6 @@ def _without_second_files(files: tuple[HostFile, ...]) -> tuple[HostFile, ...]:
 
 
 class _LibraryChooser:
-    """The candidates that win, and why the others do not; it grows by one candidate at a time."""
-
     def __init__(self, search: Search, table: NameTable) -> None:
         self.search = search
         self.table = table
@@ -134,9 +132,9 @@ class _LibraryChooser:
         self._decided: set[tuple[str, Optional[str]]] = set()
 
     def consider(self, candidate: Candidate, claim: Claim) -> None:
-        """Take *candidate*, which *claim* means, or decide why not."""
+        """Take *candidate*, which *claim* means, or add a Decision."""
         judged = self.search.judge(candidate)
-        outcome = self._why_not(candidate, claim, judged)
+        outcome = self._take(candidate, claim, judged)
         if outcome is None:
             return
         verdict, rule, detail, step = outcome
@@ -151,7 +149,7 @@ class _LibraryChooser:
             self.decisions.setdefault((candidate.name, rule, path), decision)
 
     def is_shadowed(self, file: HostFile) -> bool:
-        """Return whether the soname of *file*, of which it is one version, leads to another one; decide so."""
+        """Return whether the soname of *file* leads to another version of the library; if so, add a Decision."""
         first = self.wins.get((file.soname or "", file.arch or ""))
         name = file.path.rpartition("/")[2]
         if first is None or first.accepted.path == file.path or not name.startswith(f"{file.soname}."):
@@ -161,10 +159,10 @@ class _LibraryChooser:
         self.decisions.setdefault((name, "shadowed", file.path), decision)
         return True
 
-    def _why_not(
+    def _take(
         self, candidate: Candidate, claim: Claim, judged: Union[Accepted, Rejected]
     ) -> Optional[tuple[Verdict, str, str, Step]]:
-        """Return the outcome for a candidate that is not taken; None for one that is, or is already."""
+        """Take *candidate*, unless its file is taken already, and return None; or return the reason against it."""
         if isinstance(judged, Rejected):
             return "rejected", judged.rule, judged.detail, "search"
         if judged.arch != self.search.arch and not self.search.compat32:
@@ -188,7 +186,7 @@ class _LibraryChooser:
 
 
 def _neutral_group(search: Search, candidate: Candidate) -> Union[FileGroup, Literal["foreign"]]:
-    """Return the group of a vendor-neutral library; Mesa's from before glvnd belong to none."""
+    """Return the group of a vendor-neutral library; `foreign` for Mesa's from before glvnd."""
     if candidate.name.startswith("libOpenCL.so"):
         return "opencl"
     directory = candidate.path.rpartition("/")[0]
@@ -197,7 +195,6 @@ def _neutral_group(search: Search, candidate: Candidate) -> Union[FileGroup, Lit
 
 
 def _library(search: Search, wins: list[_ChosenName]) -> HostFile:
-    """Return the file of *wins*, which are names of one file."""
     first = wins[0]
     path = first.accepted.path
     own_name = path.rpartition("/")[2]
@@ -206,7 +203,7 @@ def _library(search: Search, wins: list[_ChosenName]) -> HostFile:
     soname = _soname(search, path, own_name, names, in_cache)
     if soname:
         names.add(soname)
-        # Nothing opens libcuda.so.550.163.01 where libcuda.so.1 is there; a bind less is a mount less.
+        # Nothing opens libcuda.so.550.163.01 where libcuda.so.1 exists. One bind fewer means one mount fewer.
         names -= {own_name} - {soname}
     resolved = ResolvedFile(path, first.accepted.stat)
     file = first.claim.file(
@@ -223,7 +220,7 @@ def _library(search: Search, wins: list[_ChosenName]) -> HostFile:
 
 
 def _soname(search: Search, path: RootedPath, own_name: str, names: set[str], in_cache: set[str]) -> Optional[str]:
-    """Return DT_SONAME, from the names where they contain it: the ELF file is only read where they do not."""
+    """Return DT_SONAME, from *in_cache* or *names* where they contain it, else from the ELF file."""
     for candidates in (in_cache, names):
         majors = sorted(name for name in candidates if _MAJOR_ONLY.search(name) and "libGLX_indirect" not in name)
         if majors:
@@ -234,8 +231,8 @@ def _soname(search: Search, path: RootedPath, own_name: str, names: set[str], in
         return None  # a second name only, such as GBM's backend
     facts = search.tree.elf(path)
     soname = None if isinstance(facts, Missing) else facts.soname
-    # A soname decides where the file lands: only one that belongs to the file's own name is used, so that nothing can
-    # claim to be the C library, or hold what no file name should.
+    # A soname decides on the path in the container. Only one that fits the file's own name is used, so that no file can
+    # replace the C library, and no soname can contain characters that file names should not have.
     if soname is None or ".so" not in own_name or not re.fullmatch(r"[\w.+-]+", soname, re.ASCII):
         return own_name
     return soname if soname.startswith(library_stem(own_name)) else own_name

@@ -1,4 +1,4 @@
-"""From claims to files: the only place where a claim is followed, rejected, or becomes a file."""
+"""The locator: the only module that resolves claims to files, or rejects them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PASSTHROUGH_PREFIXES = ("/", f"{TEGRA_PASSTHROUGH}/")
 
 
 class LocatedFiles(NamedTuple):
-    """The files that claims mean, and the Decisions about the rest."""
+    """The files that claims mean, and the Decisions about all others."""
 
     libraries: tuple[HostFile, ...]
     """By path."""
@@ -44,9 +44,9 @@ class LocatedFiles(NamedTuple):
     """Programs and files, in the order of the claims; no two with one target."""
     decisions: tuple[Decision, ...]
     listed_decisions: tuple[Decision, ...]
-    """About paths that another program's list has."""
+    """About paths in another program's list."""
     found_libraries: Libraries
-    """The libraries as they were found, before they got names that no file of the host has."""
+    """The libraries before they got names that no file of the host has."""
 
 
 def locate(
@@ -59,9 +59,9 @@ def locate(
 ) -> LocatedFiles:
     """Return the files that *claims* mean on one host, and a Decision for each claim that means none.
 
-    Of several claims on one name the first takes precedence. *table* is the shipped list, which has the capabilities of
-    names. *existing_files* are files that need no claim, *earlier_decisions* and *nodes* what was decided and found
-    elsewhere: a path in another program's list is only examined if no other claim is about it.
+    The first claim on a name takes precedence. *table* is the shipped list, with the capabilities of names.
+    *existing_files* need no claim. A path in another program's list is only examined if no other claim, none of
+    *earlier_decisions* and none of *nodes* is about it.
     """
     claims = tuple(claims)
     listed = _follow_paths(search, claims)
@@ -102,7 +102,6 @@ def locate(
 
 
 def _host_only_decisions(search: Search, claims: Iterable[Claim], files: Iterable[HostFile]) -> Iterable[Decision]:
-    """Return a Decision for each file of the driver that stays on the host."""
     taken_paths = {file.path for file in files}
     decisions: dict[RootedPath, Decision] = {}
     for claim in claims:
@@ -114,13 +113,13 @@ def _host_only_decisions(search: Search, claims: Iterable[Claim], files: Iterabl
 
 
 class _ListedPaths(NamedTuple):
-    """The claims on real paths, which another program's list has, by what is at their end."""
+    """The claims on paths in another program's list, by their resolved paths."""
 
     libraries: dict[RootedPath, Claim]
     others: dict[RootedPath, Claim]
     devices: dict[str, Claim]
     decisions: tuple[Decision, ...]
-    """About what does not exist, or stays on the host."""
+    """About paths that do not exist or stay on the host."""
 
 
 def _follow_paths(search: Search, claims: Iterable[Claim]) -> _ListedPaths:
@@ -153,10 +152,7 @@ def _follow_paths(search: Search, claims: Iterable[Claim]) -> _ListedPaths:
 def _claims_on_names(
     search: Search, stems: frozenset[str], listed: dict[RootedPath, Claim]
 ) -> tuple[list[Claim], list[tuple[Candidate, Claim]]]:
-    """Return a claim on each name on this host that leads to a library in *listed*.
-
-    Libraries that no search would find are returned as candidates under their own names.
-    """
+    """Return claims on the names that lead to libraries in *listed*, and candidates for libraries without names."""
     if not listed:
         return [], []
     names: dict[str, Claim] = {}
@@ -177,7 +173,6 @@ def _claims_on_names(
 
 
 def _with_links(libraries: Iterable[HostFile], listed: dict[RootedPath, Claim]) -> tuple[HostFile, ...]:
-    """Return *libraries* with the further names that claims give them and that no other has."""
     files = tuple(libraries)
     taken_names = {name for file in files for name in file.names}
     result = []
@@ -197,7 +192,7 @@ def _others(
     decisions: Iterable[Decision],
     nodes: Iterable[str],
 ) -> list[Outcome]:
-    """Return the files and Decisions of *listed*, libraries excepted, that no other claim is about."""
+    """Return the files and Decisions of those paths in *listed* that no other claim is about, except libraries."""
     handled: set[Optional[str]] = {*nodes, *(file.target for file in files)}
     for decision in decisions:
         handled |= {decision.subject, decision.path}
@@ -218,7 +213,7 @@ def _others(
 def _other(
     search: Search, table: NameTable, claim: Claim, path: RootedPath, programs: dict[str, RootedPath]
 ) -> Outcome:
-    """Return the file at *path*, or a Decision if a program of its name was found elsewhere."""
+    """Return the file at *path*, or a Decision against it: one of *programs* may have its name."""
     tree, name = search.tree, basename(path)
     claim = claim._replace(name=path, target=claim.target or ContainerPath(path))
     capability = table.capability(claim)
@@ -237,7 +232,7 @@ def _other(
 
 
 def find_program(search: Search, table: NameTable, claim: Claim) -> Outcome:
-    """Return the program that *claim* names, from the program directories, then PATH."""
+    """Return the program that *claim* names, from the program directories or PATH."""
     if "/" in claim.name:
         return claim.rejected("relative-path", "a relative path would depend on the current directory")
     tree = search.tree.lenient
@@ -256,7 +251,7 @@ def find_program(search: Search, table: NameTable, claim: Claim) -> Outcome:
 def _program_file(
     search: Search, claim: Claim, resolved: ResolvedFile, found_by: str, capability: Optional[Capability]
 ) -> Outcome:
-    """Return *resolved* as the program that *claim* names, if it is for this machine; a script is for any."""
+    """Return *resolved* as the program that *claim* names, unless it is for another machine; scripts are for any."""
     ident = search.tree.ident(resolved.path)
     if isinstance(ident, ElfIdent) and ident.arch != search.arch:
         return claim.rejected("wrong-machine", f"{ident.arch}; this host is {search.arch}", resolved.path)
@@ -265,7 +260,7 @@ def _program_file(
 
 
 def _find_files(search: Search, table: NameTable, claim: Claim) -> list[Outcome]:
-    """Return the files that an absolute *claim* names: at their own path, or where this host's driver has them."""
+    """Return the files that an absolute *claim* names: at that path, or where this host's driver has them."""
     if not is_clean(claim.name):
         why = "a path in a list is written without `.`, `..` and doubled or trailing slashes"
         return [claim.rejected("unclean-path", why, claim.name)]
@@ -283,7 +278,6 @@ def _find_files(search: Search, table: NameTable, claim: Claim) -> list[Outcome]
 
 
 def _paths_by_target(search: Search, claim: Claim) -> dict[str, str]:
-    """Return the paths on this host that *claim* means, each by its place in a container."""
     name = claim.name
     places: dict[str, str] = {}
     passed = (_PASSTHROUGH_PREFIXES,) if claim.kind == "own-path" else ()
@@ -291,8 +285,9 @@ def _paths_by_target(search: Search, claim: Claim) -> dict[str, str]:
         tree = search.tree if host_prefix == standard else search.tree.lenient
         for path in glob(tree, host_prefix + name[len(standard) :]):
             places.setdefault(standard + path[len(host_prefix) :], path)
-    # A file next to the libraries may have a link at the other of the two places: a second bind would be a second GPU.
-    if not places and not glob(search.tree.lenient, name.replace("/usr/share/", "/etc/", 1)):  # the top of a .run
+    # Next, the top directory of an unpacked .run file. Not if the file also exists below /etc: a second manifest would
+    # show each GPU twice.
+    if not places and not glob(search.tree.lenient, name.replace("/usr/share/", "/etc/", 1)):
         tops = (
             (top, file)
             for top in search.libcuda_directories
@@ -306,7 +301,6 @@ def _paths_by_target(search: Search, claim: Claim) -> dict[str, str]:
 
 
 def _file(search: Search, claim: Claim, path: str, capability: Optional[Capability]) -> Outcome:
-    """Return *path* as a file to be bound at the place that *claim* names."""
     resolved = search.tree.find(path)
     if isinstance(resolved, Missing):
         return claim.unreadable(resolved, path)
@@ -322,7 +316,7 @@ def _file(search: Search, claim: Claim, path: str, capability: Optional[Capabili
     is_listed_directory = file.kind == "directory" and claim.kind == "own-path"
     file = file._replace(version=carried, options=READ_ONLY_OPTIONS if is_listed_directory else None)
     if file.kind != "file" or not path.endswith((".json", ".icd")):
-        return file._replace(group=None)  # data is the host's in any case; manifests go with the libraries
+        return file._replace(group=None)  # data is always the host's; manifests follow their libraries
     content = search.tree.read(resolved.path)
     if isinstance(content, Missing):
         return claim.rejected("unreadable", str(content), path)
@@ -334,7 +328,7 @@ def _file(search: Search, claim: Claim, path: str, capability: Optional[Capabili
 
 
 def _library_candidates(tree: Tree, pattern: str) -> list[Candidate]:
-    """Return the libraries that an absolute *pattern* names, each with the links in its directory that lead to it."""
+    """Return the libraries that an absolute *pattern* names, and the links to them in their directories."""
     candidates: list[Candidate] = []
     if ".so" not in pattern or {"..", "."} & set(pattern.split("/")):
         return []

@@ -1,4 +1,4 @@
-"""What the libraries of a user space need (DT_NEEDED), as the host's loader resolves it."""
+"""The dependencies of a user space's libraries (DT_NEEDED), as the host's loader resolves them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ from gpubind.model import (
 def needed_files(
     search: Search, request: Request, files: Iterable[HostFile], vendor: Vendor, group: FileGroup
 ) -> tuple[tuple[HostFile, ...], list[Decision]]:
-    """Return the files that the loader opens for *files* (DT_NEEDED), claimed by those that need them, for the
-    *group* of *vendor*.
+    """Return the files that the loader opens for those of *files* in *group* (of *vendor*).
 
-    A name that one of *files* has is not searched again.
+    Each is claimed by its first consumer. Names of *files* are not searched again.
     """
     loaded = [file for file in files if file.kind in ("library", "binary") and file.group in (None, group)]
     names = {name for file in loaded for name in file.names if file.kind == "library"}
@@ -66,7 +65,7 @@ def needed_files(
 def _capability(
     needed: Dependency, capabilities: Mapping[RootedPath, Optional[Capability]], request: Request
 ) -> Optional[Capability]:
-    """Return the capability that a dependency goes with: one of its consumers' that was asked for, if there is one."""
+    """Return a capability of the consumers, preferably a requested one; None if a consumer has none."""
     consumers = [capabilities[root] for root in needed.needed_by]
     if None in consumers:
         return None

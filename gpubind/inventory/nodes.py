@@ -1,4 +1,4 @@
-"""Device nodes of every vendor: their facts, and findings about them."""
+"""Device nodes of all vendors, and findings about them."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _SOC_FAMILY = "/sys/devices/soc0/family"
 NVIDIA_MODULE = "/sys/module/nvidia"
 PCI_DEVICES = "/sys/bus/pci/devices"
 NVIDIA_PCI_CLASS = ("0x10de", ("0x03",))
-"""Vendor and classes on the PCI bus."""
+"""The PCI vendor, and the PCI classes of its GPUs."""
 _CUDA_NODES = re.compile(rf"/dev/(nvidiactl|nvidia-uvm|dxg|nvmap)|{TEGRA_CONTROL}")
-"""Without these, CUDA finds no GPU. What else a Jetson has for CUDA belongs to the same group."""
+"""Without these nodes CUDA finds no GPU. Other nodes of a Jetson for CUDA have the same group."""
 
 
 class ExpectedNode(NamedTuple):
@@ -45,7 +45,7 @@ class ExpectedNode(NamedTuple):
 
     path: str
     drivers: tuple[str, ...]
-    """The names in /proc/devices of those whose major number it may have."""
+    """Names in /proc/devices: its major number must be that of one of these drivers."""
     capability: Optional[Capability]
     gpu: Optional[int]
     minor: Optional[int] = None
@@ -53,21 +53,22 @@ class ExpectedNode(NamedTuple):
 
 
 class Devices(NamedTuple):
-    """A vendor's devices, by /dev, /proc and /sys."""
+    """A vendor's devices, from /dev, /proc and /sys."""
 
     gpus: tuple[Gpu, ...]
     nodes: tuple[DeviceNode, ...]
     decisions: tuple[Decision, ...]
-    """About everything that is not taken."""
+    """About devices that are not taken."""
     findings: tuple[Finding, ...]
     sockets: tuple[HostFile, ...] = ()
     forbidden: tuple[str, ...] = ()
-    """The nodes that the kernel forbids to this process, although mode and access control list allow them."""
+    """Nodes that the kernel forbids to this process although their mode and access control list allow them."""
 
 
 def read_nodes(host: Host, vendor: Vendor, gpus: tuple[Gpu, ...], expected: Iterable[ExpectedNode]) -> Devices:
-    """Return *gpus*, and those of the nodes *expected* that exist, in their order. A node whose number differs from the
-    kernel's is a finding, and is planned all the same.
+    """Return *gpus*, and the existing ones of the *expected* nodes, in their order.
+
+    A node whose number differs from the kernel's is planned nevertheless, with a finding.
     """
     groups = read_groups(host)
     majors, findings = read_majors(host, vendor)
@@ -83,7 +84,7 @@ def read_nodes(host: Host, vendor: Vendor, gpus: tuple[Gpu, ...], expected: Iter
         findings += _number_finding(host, node, drivers, majors, minor)
         if is_forbidden(host, RootedPath(path), node.access):
             forbidden.append(node.target)
-            # A scheduler rightly forbids the GPUs of other jobs: what is chosen decides (planner/gpus/selection.py).
+            # A scheduler rightly forbids the GPUs of other jobs: planner/gpus/selection.py reports chosen ones.
             if gpu is not None or "/nvidia-caps" in path:
                 continue
         by_group = _is_group_accessible(host, RootedPath(path))
@@ -92,7 +93,6 @@ def read_nodes(host: Host, vendor: Vendor, gpus: tuple[Gpu, ...], expected: Iter
 
 
 def _is_group_accessible(host: Host, path: RootedPath) -> bool:
-    """Return whether a member of its group may read and write the node *path*."""
     resolved = host.dev.find(path)
     if isinstance(resolved, Missing):
         return False
@@ -102,14 +102,14 @@ def _is_group_accessible(host: Host, path: RootedPath) -> bool:
 
 
 def is_forbidden(host: Host, path: RootedPath, access: str) -> bool:
-    """Return whether the kernel forbids to use the node *path*, of which mode and access control list allow more."""
+    """Return whether mode and access control list of *path* allow more than *access*, which the kernel allows."""
     resolved = host.dev.find(path)
     granted = "none" if isinstance(resolved, Missing) else host.granted(resolved.stat)
     return any(right in granted and right not in access for right in "rw")
 
 
 def read_node(host: Host, claim: Claim, source: str, groups: dict[int, str]) -> Union[DeviceNode, Decision]:
-    """Return the node at *source*, to be named as *claim* is; the caller adds the GPU and the capability."""
+    """Return the node at *source* with the name of *claim*; the caller adds the GPU and the capability."""
     resolved = host.dev.find(source)
     if isinstance(resolved, Missing):
         return claim.unreadable(resolved, source)
@@ -134,15 +134,15 @@ def read_node(host: Host, claim: Claim, source: str, groups: dict[int, str]) -> 
 
 
 def read_groups(host: Host) -> dict[int, str]:
-    """Return the names of the groups in the dev root's /etc/group, by number."""
+    """Return the group names in the dev root's /etc/group, by number."""
     return parse_groups(host.dev.text("/etc/group") or "")
 
 
 def hidden_gpus(devices: Devices) -> tuple[int, ...]:
-    """Return the indexes of the GPUs that this process cannot open, and that the vendor's library skips in it.
+    """Return the indexes of the GPUs that this process cannot open, so that the vendor's library skips them.
 
-    Their nodes are missing, or their mode or a device cgroup forbids them. Where no GPU has a node, no program has
-    requested them yet. A GPU whose node is unknown is not hidden.
+    Their nodes are missing, or their mode or a device cgroup forbids them. If no GPU has a node, none is hidden: the
+    first program creates them. A GPU whose node is unknown is not hidden.
     """
     nodes = {node.target: node for node in devices.nodes}
     gpu_nodes = [(gpu, nodes.get(ContainerPath(gpu.node))) for gpu in devices.gpus if gpu.node is not None]
@@ -154,12 +154,12 @@ def hidden_gpus(devices: Devices) -> tuple[int, ...]:
 
 
 def hides_some(devices: Devices) -> bool:
-    """Return whether this process can open some of the GPUs, and some not."""
+    """Return whether this process can open some, but not all GPUs."""
     return 0 < len(hidden_gpus(devices)) < sum(1 for gpu in devices.gpus if gpu.index is not None)
 
 
 def inventory_fields(devices: Devices, every: Devices) -> dict[str, Any]:
-    """Return the fields of an `Inventory` about its *devices*; *every* includes those that were not chosen."""
+    """Return the fields of an `Inventory` about its *devices*; *every* includes devices that were not chosen."""
     return {
         "devices": devices.nodes,
         "gpus": devices.gpus,
@@ -172,7 +172,7 @@ def inventory_fields(devices: Devices, every: Devices) -> dict[str, Any]:
 def read_majors(host: Host, vendor: Vendor = "nvidia") -> tuple[dict[str, set[int]], list[Finding]]:
     """Return /proc/devices as name -> majors (empty if it cannot be read or parsed), and the findings about it.
 
-    A driver may have several: `infiniband_verbs` has one that is fixed and one for more devices (uverbs_main.c).
+    A driver may have several majors: `infiniband_verbs` has a fixed and a dynamic one (uverbs_main.c).
     """
     majors: dict[str, set[int]] = {}
     try:
@@ -209,12 +209,12 @@ def _number_finding(
 def _permission_finding(node: DeviceNode, *, by_group: bool, is_forbidden: bool) -> Iterator[Finding]:
     if node.access == "rw" or (node.access == "r" and "/nvidia-caps/" in node.target):
         return
-    # MIG's management nodes are root's by design; a render node matters to graphics only, except on a Jetson.
+    # MIG's management nodes belong to root by design. Render nodes are for graphics only, except on a Jetson.
     needed = node.gpu is not None or _CUDA_NODES.fullmatch(node.target)
     severity: Severity = "note" if is_seldom_used(node.target) else "warning"
     if needed and ("/dri/" not in node.target or node.capability is None):
         severity = "error"
-    if node.vendor != "nvidia":  # compute goes through render nodes; a GPU whose node is closed is not listed
+    if node.vendor != "nvidia":  # compute uses render nodes; a GPU with an inaccessible node is not listed
         severity = "warning" if "/card" in node.target or "/infiniband/" in node.target else "error"
     yield finding(
         "device-permission",
@@ -234,20 +234,20 @@ def _permission_finding(node: DeviceNode, *, by_group: bool, is_forbidden: bool)
 
 
 def is_seldom_used(path: str) -> bool:
-    """Return whether the node *path* is for MIG's managers, or one of the many of a Jetson."""
+    """Return whether the node *path* is for MIG's managers, or one of a Jetson's many nodes."""
     return path.startswith(("/dev/nvidia-caps", "/dev/nvhost-", "/dev/nvgpu/")) and not _CUDA_NODES.fullmatch(path)
 
 
 def pci_devices(host: Host, maker: str, classes: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the PCI addresses of devices of vendor *maker* (`0x10de`) and *classes* (`0x03`), in order."""
-    dev = host.lenient.dev  # a record has the class of displays only
+    """Return the PCI addresses of the devices of vendor *maker* (`0x10de`) and *classes* (`0x03`), in order."""
+    dev = host.lenient.dev  # a record contains the classes of displays only
     texts = ((address, dev.text(f"{PCI_DEVICES}/{address}/class")) for address in dev.names(PCI_DEVICES))
     of_kind = [address for address, kind in texts if kind is not None and kind.startswith(classes)]
     return tuple(address for address in of_kind if dev.text(f"{PCI_DEVICES}/{address}/vendor") == maker)
 
 
 def pci_driver(host: Host, address: str) -> Union[str, Missing]:
-    """Return the name of the kernel driver that has the PCI device at *address*; absent if none has it."""
+    """Return the kernel driver bound to the PCI device at *address*; absent if none is."""
     link = host.lenient.dev.readlink(f"{PCI_DEVICES}/{address}/driver")
     return link if isinstance(link, Missing) else link.rpartition("/")[2]
 
@@ -258,9 +258,9 @@ def is_for_guests(host: Host, address: str) -> bool:
 
 
 def devices_without_driver(host: Host, maker: str, classes: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the addresses of `pci_devices` that no kernel driver has, but for those that are made for guests."""
+    """Return the addresses of those `pci_devices` without a kernel driver that are not for guests."""
     dev, displays = host.lenient.dev, pci_devices(host, maker, classes)
-    # The link to a driver may be hidden where the nodes that it makes are not.
+    # The link to a driver may be hidden while its nodes are visible.
     return tuple(
         address
         for address in displays
@@ -289,7 +289,7 @@ def render_node(host: Host, pci: Optional[str]) -> Optional[RootedPath]:
 
 
 def driver_kind(host: Host, kernel_version: Optional[str] = None) -> DriverKind:
-    """Return `wsl` where Windows' driver serves, `tegra` on Jetson, else `linux`.
+    """Return `wsl` with the driver of Windows, `tegra` on Jetson, else `linux`.
 
     Source: go-nvlib `pkg/nvlib/info/property-extractor.go` (HasTegraFiles).
     """
@@ -302,6 +302,6 @@ def driver_kind(host: Host, kernel_version: Optional[str] = None) -> DriverKind:
 
 
 def natural_sort_key(name: str) -> list[tuple[int, str]]:
-    """Return a sort key with digits as numbers, so that nvidia10 comes after nvidia9."""
+    """Return a sort key with digits as numbers: nvidia10 follows nvidia9."""
     parts = re.split(r"([0-9]+)", name)  # every second one is a number, of any length
     return [(len(number := part.lstrip("0")), number) if index % 2 else (-1, part) for index, part in enumerate(parts)]

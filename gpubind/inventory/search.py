@@ -1,8 +1,7 @@
 """Candidates for a name, in the order of their precedence, and the rules that reject the wrong ones.
 
-The libraries of a container around this process first, then the ld cache, then the directory that holds libcuda, then
-the known driver directories and --library-path. Of one name the first acceptable file is taken; the rest get a Decision
-each.
+Order: the libraries of a container around this process, the ld cache, the directory of libcuda, the known driver
+directories, --library-path. The first acceptable file of a name is taken; each other one gets a Decision.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ LD_CACHE = "ld.so.cache"
 
 
 class Candidate(NamedTuple):
-    """A file that may be what a name stands for."""
+    """A file that a name may mean."""
 
     name: str
     """`libcuda.so.1`."""
@@ -49,20 +48,20 @@ class Accepted(NamedTuple):
     stat: Stat
     arch: str
     version: Optional[str]
-    """The driver version that its name carries."""
+    """The driver version in its name."""
 
 
 class Rejected(NamedTuple):
-    """Why a candidate's file is passed over."""
+    """The reason why a candidate's file is rejected."""
 
     rule: str
     detail: str
     path: Optional[RootedPath] = None
-    """The resolved real file, if it got that far."""
+    """The resolved real file, if it could be resolved."""
 
 
 class Search:
-    """The search on one host, once the driver version is known, for that version only."""
+    """The search on one host; if the driver version is known, for that version only."""
 
     def __init__(
         self,
@@ -80,9 +79,8 @@ class Search:
     ) -> None:
         """Prepare a search with directories *first* before the ld cache, and without anything below *others*.
 
-        *compat32*: whether 32-bit libraries are taken. Programs are in *programs*, then in PATH. The driver's programs
-        and data may also be *beside* these directories of libraries. *is_windows*: whether the driver is that of
-        Windows, whose files carry no version.
+        *compat32*: take 32-bit libraries. *programs* precede PATH. *beside*: the directories of libcuda, near which the
+        driver's programs and data may be. *is_windows*: the driver is that of Windows, whose files carry no version.
         """
         self.host = host
         self.tree = host.driver
@@ -106,19 +104,19 @@ class Search:
 
     @property
     def searched(self) -> tuple[str, ...]:
-        """The places that are searched for libraries, in order."""
+        """The searched places of libraries, in order."""
         return (*self.preferred_directories, *((LD_CACHE,) if self.cache else ()), *self.directories)
 
     @property
     def search_summary(self) -> tuple[str, ...]:
-        """The places for a message that nothing was found: the state of the ld cache, and the directories."""
+        """The searched places for an error message: the state of the ld cache, and the directories."""
         cache = "no usable ld.so.cache" if self.cache is None else f"{LD_CACHE} ({len(self.cache)} entries)"
         return tuple(dict.fromkeys((cache, *self.preferred_directories, *self.directories)))
 
     def candidates(self, stems: frozenset[str]) -> Iterator[Candidate]:
-        """Yield what may be one of *stems* (`libcuda.so`), or carries V: the ld cache in its order, which is ld.so's.
+        """Yield the candidates for *stems* (`libcuda.so`), and in directories those whose names carry the version.
 
-        Then the search directories in their order, each sorted.
+        The ld cache has the order of ld.so; names within a directory are sorted.
         """
         yield from self._candidates_in(self.preferred_directories, stems)
         if self.cache is not None:
@@ -137,7 +135,7 @@ class Search:
                     yield Candidate(name, RootedPath(prefix + name), directory)
 
     def judge(self, candidate: Candidate) -> Union[Accepted, Rejected]:
-        """Return the file of *candidate* if it is a library for this machine, of this driver; else why not."""
+        """Return the file of *candidate* if it is a library for this machine and of this driver, else the reason."""
         if candidate.found_by != LD_CACHE and candidate.name.partition(".so")[2].strip(".0123456789"):
             return Rejected(
                 "backup-name", "no program opens a library by this name: behind `.so` there are only numbers"
@@ -166,7 +164,7 @@ class Search:
             return Rejected("wrong-machine", f"{arch}, {ident.bits}-bit; this host is {self.arch}", real_path)
         name = real_path.rpartition("/")[2]
         version = driver_version_of(name)
-        # Before the version: it has another one, and is not a second driver.
+        # Before the version: it carries another version, but is not a second driver.
         if "/compat/" in real_path and name.startswith("libcuda.so"):
             return Rejected("cuda-compat", "a forward-compatibility library, not the driver's", real_path)
         if version and (self.version or self.is_windows) and version != self.version:
@@ -178,12 +176,12 @@ class Search:
         return Accepted(real_path, stat, arch, version)
 
     def other_release(self, real_path: RootedPath) -> Optional[RootedPath]:
-        """Return the directory of another release than the one that serves, if *real_path* lies in one."""
+        """Return the directory of another release, if *real_path* is in one."""
         return next((path for path in self.excluded_directories if real_path.startswith(path + "/")), None)
 
 
 def read_cache(tree: Tree, vendor: Vendor) -> tuple[Optional[LdCache], list[Finding], list[Decision]]:
-    """Return the ld cache of a driver root, or None with a finding and a Decision."""
+    """Return the ld cache of *tree*, or None with a Decision and, on systems that need a cache, a finding."""
     cache = read_ldcache(tree)
     if isinstance(cache, LdCache):
         return cache, [], []
@@ -205,14 +203,14 @@ _ID = re.compile(r"^ID=[\"']?([a-z0-9._-]+)", re.MULTILINE)
 
 
 def os_release_id(tree: Tree) -> str:
-    """Return the system's ID in os-release(5): `debian`; empty if it says none."""
+    """Return the system's ID in os-release(5), `debian`; empty if it has none."""
     match = _ID.search(tree.lenient.text("/etc/os-release") or "")
     return "" if match is None else match.group(1)
 
 
 def ldconfig_command(root: str) -> str:
     """Return the command that recreates the ld cache of *root*."""
-    from shlex import quote  # few hosts need it made
+    from shlex import quote  # few hosts need it
 
     return "ldconfig" if root == "/" else f"ldconfig -r {quote(root)}"
 
@@ -220,9 +218,9 @@ def ldconfig_command(root: str) -> str:
 def existing_directories(
     tree: Tree, directories: Iterable[str], below: tuple[str, ...] = SUBDIRECTORIES
 ) -> tuple[RootedPath, ...]:
-    """Return those of *directories*, each with the directories *below* it, that are there; resolved, each once.
+    """Return the existing ones of *directories* and of those *below* each; resolved, each once.
 
-    A lenient *tree* is for known ones: an older record does not cover what later versions know.
+    Use a lenient *tree* for known directories: an older record does not cover those of later versions.
     """
     existing = (directory.rstrip("/") for directory in directories if tree.has(directory))
     candidates = (tree.find(f"{directory}/{sub}".rstrip("/") or "/") for directory in existing for sub in below)

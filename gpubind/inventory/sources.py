@@ -1,11 +1,11 @@
 """NVIDIA's inventories, and the order of sources. Its files come from one source:
 
-1. With `--source cdi`: the CDI specs. If they have no device of NVIDIA's, the next that the list below allows.
-2. `nvidia-container-cli list`, by name, or with `auto` where the list in force is the shipped one.
-3. With `--source driver`: the files that carry the driver's version. Else the list file.
+1. With `--source cdi`: the CDI specs; without an NVIDIA device in them, the next source of this list.
+2. `nvidia-container-cli list`, if requested by name, or with `auto` where the list in force is the shipped one.
+3. With `--source driver`: the files that carry the driver's version. Otherwise the list file.
 4. With `auto`: the CDI specs, where none of these finds libcuda.
 
-CDI is read here, the others in `nvidia.inventory`, which completes the files of any source.
+This module reads CDI; `nvidia.inventory` reads the others, and completes the files of any source.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def read(host: Host, request: Request, listfile: Optional[ListFile] = None) -> l
 
 
 def _read_from_cdi(host: Host, request: Request, listfile: Optional[ListFile]) -> list[Inventory]:
-    """Return the inventories of the CDI devices that *request* means; if no spec serves, that of another source.
+    """Return the inventories of the requested CDI devices; if no spec serves, that of another source.
 
     Errors: those of `choose_devices`; `HostReadError` (`stale-cdi-device`) if no library of a named device is left.
     """
@@ -58,9 +58,9 @@ def _read_from_cdi(host: Host, request: Request, listfile: Optional[ListFile]) -
 
 
 def _complete_from_cdi(host: Host, request: Request, inventory: Inventory) -> Inventory:
-    """Return *inventory*, which lacks libcuda, or the one of the CDI specs if they have it.
+    """Return the inventory of the CDI specs if they have libcuda, which *inventory* does not have; else *inventory*.
 
-    A list that a user or a site gives takes precedence.
+    A list of a user or a site takes precedence.
     """
     from gpubind.inventory.cdi.devices import driver_claims
     from gpubind.inventory.cdi.specs import choose_devices

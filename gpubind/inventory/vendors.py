@@ -1,6 +1,6 @@
-"""The inventories that a request gets: each vendor's reader is in its row (`VENDOR_ROWS`).
+"""The inventories for a request. Each vendor's reader is in its row (`VENDOR_ROWS`).
 
-A vendor that the request does not name is read if the host has it.
+A request without vendors gets those of the host.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ class HostInventories(NamedTuple):
 
     inventories: tuple[Inventory, ...]
     findings: tuple[Finding, ...]
-    """About each vendor that was asked for by name and is not there, while another is."""
+    """About each requested vendor that is missing while another exists."""
 
 
 def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] = None) -> HostInventories:
-    """Return the inventory of each vendor that *request* names, or, if it names none, of each that this host has.
+    """Return the inventory of each vendor that *request* names, or, if it names none, of each vendor on this host.
 
-    Beside another vendor's, what is there without having been bought for computing is ignored: AMD's user space without
-    its kernel driver, which many distributions ship, and the graphics of Intel's processors.
+    If another vendor exists, devices and files that are not for computing are ignored: AMD's user space without its
+    kernel driver, which many distributions ship, and the graphics of Intel's processors.
     Errors: those of the vendors; `NothingToBindError` only if no vendor has anything.
     """
     is_explicit = bool(request.vendors)
@@ -54,21 +54,21 @@ def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] 
 
 
 def _is_used_beside(host: Host, vendor: Vendor) -> bool:
-    """Return whether *vendor*'s devices are used with those of another: they are there for computing."""
+    """Return whether *vendor*'s devices are for computing, and so used in addition to those of another vendor."""
     row = VENDOR_ROWS[vendor]
     is_loaded = any(host.lenient.dev.has(module) for module in row.modules)
     return is_loaded and (not row.used_beside or bool(_load_function(row.used_beside)(host)))
 
 
 def _load_function(name: str) -> Callable[..., Any]:
-    """Return the function that a row names. Most hosts have the GPUs of one vendor: no other's code is loaded."""
+    # Most hosts have the GPUs of one vendor: no other vendor's code is loaded.
     module, _, function = name.partition(":")
     loaded_function: Callable[..., Any] = getattr(import_module(module), function)
     return loaded_function
 
 
 def nothing_to_bind_finding(error: NothingToBindError, vendor: Optional[Vendor] = None) -> Finding:
-    """Return the finding that a host has no driver and no device."""
+    """Return *error*, that a host has no driver and no device, as a finding."""
     where, what, why, hint = error.where, error.what, error.why, error.hint
     return finding(error.code, subject="host", vendor=vendor, where=where, what=what, why=why, hint=hint)
 

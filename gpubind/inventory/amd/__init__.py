@@ -1,1 +1,1 @@
-"""AMD: the ROCm that serves, the dependencies of its libraries, its devices."""
+"""AMD: the chosen ROCm, the dependencies of its libraries, and the devices."""

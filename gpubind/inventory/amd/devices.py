@@ -1,7 +1,7 @@
 """AMD's GPUs and device nodes, from the KFD topology, /sys/class/drm and /dev.
 
-Source: ROCr `core/driver/kfd`, libhsakmt `topology.c`: GPUs in the order of their topology nodes, each opened by
-/dev/dri/renderD<drm_render_minor>, all through the one /dev/kfd.
+Source: ROCr `core/driver/kfd`, libhsakmt `topology.c`. GPUs have the order of their topology nodes. Programs open
+/dev/dri/renderD<drm_render_minor> of each GPU, and /dev/kfd for all.
 """
 
 from __future__ import annotations
@@ -25,13 +25,11 @@ DRIVER = "amdgpu"
 Unusable = Literal["no-driver", "other-driver", "not-in-kfd"]
 _PCI_VENDOR = "0x1002"
 _DISPLAY_CLASSES = ("0x03", "0x12")
-"""Display controllers, and processing accelerators: the MI300 family calls itself so."""
-
-
+"""Display controllers, and processing accelerators, the class of the MI300 family."""
 _FOUND_BY_DISCOVERY = "ip discovery"
-"""What KFD reports as the name of a GPU whose parts amdgpu reads from the GPU itself: it says nothing about the model.
+"""KFD's name of any GPU whose parts amdgpu reads from the GPU itself; it does not identify the model.
 
-Source: Linux `kfd_topology.c`, which takes it from `amdgpu_asic_name` in `amdgpu_device.c`.
+Source: Linux `kfd_topology.c`, from `amdgpu_asic_name` in `amdgpu_device.c`.
 """
 
 
@@ -41,21 +39,21 @@ class HiddenNode(NamedTuple):
     why: str
     """The path, and the reason."""
     is_forbidden: bool
-    """Set if KFD hides it from this process, by a device cgroup; else its text is damaged."""
+    """Set if KFD hides it from this process because of a device cgroup; else its text is damaged."""
 
 
 class Topology(NamedTuple):
     """The GPUs that KFD shows to this process, and the nodes that it hides."""
 
     gpus: tuple[Gpu, ...]
-    """With ROCr's indexes: their order in the topology."""
+    """In the order of the topology, which is ROCr's index."""
     hidden: tuple[HiddenNode, ...]
 
 
 def read_devices(host: Host, more: tuple[str, ...] = ()) -> nodes.Devices:
     """Return /dev/kfd, the render and card nodes of AMD's GPUs, and the GPUs. Order: KFD first, then by GPU.
 
-    *more* are nodes through which all GPUs are used, too.
+    *more*: other nodes that all GPUs need.
     """
     topology = read_topology(host)
     gpus = topology.gpus if topology.gpus or topology.hidden else tuple(_pci_gpus(host))
@@ -80,7 +78,7 @@ def read_topology(host: Host) -> Topology:
 
 
 def _described(host: Host, gpu: Gpu, chip: str, properties: dict[str, int]) -> Gpu:
-    """Return *gpu* with its model, of which KFD knows *chip*, and with the mode in which it is divided."""
+    """Return *gpu* with its model and partition mode; *chip* is KFD's name of it."""
     name = find_name(host, properties.get("device_id"), _pci_number(host, gpu.pci, "revision"))
     name = name or ("" if chip.strip() == _FOUND_BY_DISCOVERY else chip)
     gfx = gfx_of(properties)
@@ -89,13 +87,12 @@ def _described(host: Host, gpu: Gpu, chip: str, properties: dict[str, int]) -> G
 
 
 def _pci_number(host: Host, address: Optional[str], name: str) -> Optional[int]:
-    """Return the number in the file *name* of the PCI device at *address*: `0x74a1`."""
-    text = host.lenient.dev.text(f"{nodes.PCI_DEVICES}/{address}/{name}") or ""  # older records lack the revision
+    text = host.lenient.dev.text(f"{nodes.PCI_DEVICES}/{address}/{name}") or ""  # older records have no revision
     return int(text, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,4}", text) else None
 
 
 def _partition(host: Host, address: Optional[str]) -> Optional[str]:
-    """Return how the GPU at *address* and its memory are divided, `CPX/NPS4`; None if it cannot be divided.
+    """Return the partition modes of the GPU at *address* and its memory, `CPX/NPS4`; None if it cannot be divided.
 
     Source: Linux `amdgpu_gfx.c` (`current_compute_partition`), `amdgpu_gmc.c` (`current_memory_partition`).
     """
@@ -107,12 +104,11 @@ def _partition(host: Host, address: Optional[str]) -> Optional[str]:
 
 
 def _gpu_properties(host: Host) -> Iterator[tuple[str, Union[dict[str, int], HiddenNode]]]:
-    """Yield each GPU's node in the topology, with its properties, or why they cannot be read."""
     return ((base, properties) for base, properties in _nodes(host) if properties is not None)
 
 
 def _nodes(host: Host) -> Iterator[tuple[str, Union[dict[str, int], HiddenNode, None]]]:
-    """Yield each node in the topology as `_gpu_properties`; with None that of a processor, whose gpu_id is 0."""
+    """Yield all topology nodes as `_gpu_properties` does; None for processors, whose gpu_id is 0."""
     for number in sorted(host.dev.names(TOPOLOGY), key=nodes.natural_sort_key):
         base = f"{TOPOLOGY}/{number}"
         gpu_id = host.dev.read_text(f"{base}/gpu_id")
@@ -132,7 +128,7 @@ def _nodes(host: Host) -> Iterator[tuple[str, Union[dict[str, int], HiddenNode, 
 
 
 def _with_addresses(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
-    """Return *gpus*, the partitions of one (CPX, DPX) with its address: KFD has their numbers in the function's bits.
+    """Return *gpus*; partitions of one GPU (CPX, DPX) get its address, without the number that KFD adds to it.
 
     Source: Linux `kfd_topology.c`: `location_id |= node_id` where a device has several nodes.
     """
@@ -144,7 +140,7 @@ def _with_addresses(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
 
 
 def read_unusable(host: Host) -> Iterator[tuple[str, Optional[str], Unusable]]:
-    """Yield the PCI address and the name of each GPU of AMD's that no ROCm program can use, and why."""
+    """Yield PCI address, name and reason for each AMD GPU that no ROCm program can use."""
     topology = read_topology(host)
     unserved = nodes.devices_without_driver(host, _PCI_VENDOR, _DISPLAY_CLASSES)
     listed = {gpu.pci for gpu in topology.gpus}
@@ -167,7 +163,7 @@ def _name_at(host: Host, address: str) -> Optional[str]:
 
 
 def read_processors(host: Host) -> dict[Optional[int], str]:
-    """Return the compiler's name of each GPU of the KFD topology, `gfx942`, by the minor of its render node."""
+    """Return the compiler's name of each GPU in the KFD topology, `gfx942`, by the minor number of its render node."""
     return {
         properties.get("drm_render_minor") or None: gfx
         for _, properties in _gpu_properties(host)
@@ -176,15 +172,15 @@ def read_processors(host: Host) -> dict[Optional[int], str]:
 
 
 def read_render_minors(host: Host) -> tuple[Optional[int], ...]:
-    """Return the minor of each GPU's render node, and None for each processor, in libhsakmt's order of nodes."""
+    """Return the minor numbers of the GPUs' render nodes, None for processors, in libhsakmt's order of nodes."""
     all_properties = (properties for _, properties in _nodes(host) if not isinstance(properties, HiddenNode))
     return tuple(None if each is None else each.get("drm_render_minor", 0) for each in all_properties)
 
 
 def _pci_gpus(host: Host) -> Iterator[Gpu]:
-    """Yield the GPUs that amdgpu drives, in the order of their PCI addresses, for a host without a topology."""
+    """Yield the GPUs of amdgpu by PCI address, for a host without a topology."""
     displays = nodes.pci_devices(host, _PCI_VENDOR, _DISPLAY_CLASSES)
-    # Without this directory no driver has it.
+    # Without this directory no driver is bound to the GPU.
     addresses = [address for address in displays if host.dev.has(f"{nodes.PCI_DEVICES}/{address}/drm")]
     for index, address in enumerate(addresses):
         render = nodes.render_node(host, address)
@@ -193,7 +189,6 @@ def _pci_gpus(host: Host) -> Iterator[Gpu]:
 
 
 def _expected_nodes(host: Host, gpus: tuple[Gpu, ...], more: tuple[str, ...]) -> Iterable[nodes.ExpectedNode]:
-    """Return the nodes that exist, each once; rules report the missing ones."""
     expected = {KFD: nodes.ExpectedNode(KFD, ("kfd",), None, None)}
     expected.update((path, nodes.ExpectedNode(path, (), None, None)) for path in more)
     for gpu in gpus:
@@ -203,8 +198,9 @@ def _expected_nodes(host: Host, gpus: tuple[Gpu, ...], more: tuple[str, ...]) ->
 
 
 def _gpu_nodes(host: Host, gpu: Gpu) -> tuple[str, ...]:
-    """Return the render node and the card node of *gpu*. Neither number follows from the other: a BMC's display is a
-    card, too, and each partition of a GPU has a card.
+    """Return the render node and the card nodes of *gpu*.
+
+    Their numbers are independent: a BMC's display has a card, and so has each partition of a GPU.
     """
     if gpu.render is None:
         return nodes.drm_nodes(host, gpu.pci)

@@ -1,10 +1,10 @@
 """AMD's inventory of a host: libraries that ROCm programs link or open, their dependencies, devices and data.
 
-The list claims the roots: libraries that programs link, or open by name at run time. The rest follows from DT_NEEDED,
-as the host's loader resolves it. ROCm is not tied to one kernel driver: no version has to match.
+The list claims the libraries that programs link, or open by name at run time. Dependencies follow from DT_NEEDED, as
+the host's loader resolves it. ROCm is not tied to one kernel driver: no version has to match.
 
-AMD's installers put each release into /opt/rocm-X.Y.Z and let /opt/rocm lead to one of them; module systems set
-ROCM_PATH. Libraries of two releases do not go together, so one release is chosen, and the others are passed over.
+AMD's installers put each release into /opt/rocm-X.Y.Z, and /opt/rocm links to one of them; module systems set
+ROCM_PATH. Libraries of two releases are incompatible, so gpubind chooses one release and ignores the others.
 """
 
 from __future__ import annotations
@@ -56,36 +56,34 @@ RUNTIME = re.compile(r"lib(hsa-runtime64|amdhip64)\.so")
 _RELEASE = re.compile(r"[0-9]+(?:\.[0-9]+){1,3}")
 LIST_NAME = "rocmliblist.conf"
 DXG_LIBRARIES, DXG_VARIABLE = ("librocdxg.so", "libdxcore.so"), "HSA_ENABLE_DXG_DETECTION"
-"""The libraries and the variable by which ROCr, since ROCm 7.1, reaches GPUs through Windows: a host's in any case.
+"""The libraries and the variable with which ROCr, since ROCm 7.1, uses GPUs through Windows; always the host's.
 
 Source: https://github.com/ROCm/librocdxg, "Container Launch".
 """
 _ROCM_NAME = re.compile(r"lib(amd|hsa|roc|hip)")
-"""Names of ROCm's own libraries: libdrm and libnuma without these are not ROCm."""
+"""Names of ROCm's own libraries. A host with only libdrm and libnuma has no ROCm."""
 
 
 class RocmInstallation(NamedTuple):
-    """The ROCm that serves."""
+    """The chosen ROCm."""
 
     prefix: Optional[RootedPath]
-    """Its directory, resolved; None for a distribution's packages."""
+    """Its resolved directory; None for a distribution's packages."""
     why: str
     other_releases: tuple[RootedPath, ...]
     """The directories of other releases."""
     rejection: Optional[str]
-    """Why ROCM_PATH does not serve, if it is set."""
+    """The reason why a ROCM_PATH that is set is not used."""
 
     def directories(self, *names: str) -> tuple[str, ...]:
-        """Return the paths of *names* below its directory."""
         return () if self.prefix is None else tuple(f"{self.prefix}/{name}" for name in names)
 
 
 def _choose_rocm(host: Host, cache: Optional[LdCache], library_path: Iterable[RootedPath] = ()) -> RocmInstallation:
-    """Return the one of a directory in *library_path*, else ROCM_PATH, else the one whose runtime ld.so finds first.
-
-    Else /opt/rocm, else the newest /opt/rocm-*.
+    """Return the first of these: the ROCm of a directory in *library_path*, ROCM_PATH, the one whose runtime ld.so
+    finds first, /opt/rocm, the newest /opt/rocm-*.
     """
-    tree, lenient = host.driver, host.driver.lenient  # older records do not cover each pattern
+    tree, lenient = host.driver, host.driver.lenient  # older records do not cover all patterns
     places = (_release(lenient, path) for pattern in ROCM_PREFIXES for path in glob(lenient, pattern))
     releases = tuple(dict.fromkeys(path for path in places if isinstance(path, str) and _has_libraries(lenient, path)))
 
@@ -120,13 +118,13 @@ def _choose_rocm(host: Host, cache: Optional[LdCache], library_path: Iterable[Ro
 
 
 def read_release(tree: Tree, rocm: RocmInstallation) -> Optional[str]:
-    """Return `6.1.2`, as AMD's packages record it; None for a distribution's packages, which do not."""
+    """Return the release that AMD's packages record, `6.1.2`; None for a distribution's packages."""
     texts = (tree.text(path) or "" for path in rocm.directories(".info/version", ".info/version-rocm"))
     return next((match.group() for match in map(_RELEASE.match, texts) if match), None)
 
 
 def _release(tree: Tree, path: str) -> Union[RootedPath, Missing]:
-    """Return the directory of the release to which *path* leads, itself or by its links to one: `/opt/rocm/lib`."""
+    """Return the directory of the release to which *path*, or the library directory in it, resolves."""
     prefix = tree.resolve(path)
     library = Missing("absent") if isinstance(prefix, Missing) else tree.resolve(f"{prefix}/{ROCM_LIBRARIES[0]}")
     if isinstance(library, Missing) or not dirname(library).startswith(f"{prefix}/"):
@@ -139,10 +137,10 @@ def _has_libraries(tree: Tree, prefix: str) -> bool:
 
 
 def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = None) -> Inventory:
-    """Return everything of ROCm on *host* that *request* may want, and AMD's devices.
+    """Return everything of ROCm on *host* that *request* may need, and AMD's devices.
 
-    *listfile* overrides the list file in force. Errors: `NothingToBindError` when there is neither a ROCm library nor a
-    device; `FormatError` for a malformed list file.
+    *listfile* overrides the list file in force. Errors: `NothingToBindError` without any ROCm library and device;
+    `FormatError` for a malformed list file.
     """
     listfile = listfile or host.liblist(LIST_NAME)
     in_force, shipped = read_tables(listfile, LIST_NAME)
@@ -202,14 +200,13 @@ def _nothing_to_bind_error(host: Host, search: Search) -> NothingToBindError:
 
 
 def _absence(host: Host) -> str:
-    """Return why there is no device: with the GPUs that are on the bus all the same."""
     gpus = [f"{address} ({why.replace('-', ' ')})" for address, _, why in read_unusable(host)]
     has_none = "amdgpu has no GPU" if host.dev.has(AMD_MODULE) else "amdgpu is not loaded"
     return f"{has_none}; on the PCI bus: {', '.join(gpus)}" if gpus else has_none
 
 
 def _bridge(host: Host, rocm: RocmInstallation) -> tuple[Claim, ...]:
-    """Return the claims on the libraries by which ROCm reaches GPUs through Windows (WSL); none where it does not."""
+    """Return the claims on ROCm's libraries for GPUs through Windows (WSL); none elsewhere."""
     places = rocm.directories(*ROCM_LIBRARIES) if host.dev.has(DXG) else ()
     if not any(name.startswith(DXG_LIBRARIES[0]) for place in places for name in host.driver.lenient.names(place)):
         return ()
@@ -217,7 +214,7 @@ def _bridge(host: Host, rocm: RocmInstallation) -> tuple[Claim, ...]:
 
 
 def _search(host: Host, request: Request, cache: Optional[LdCache], rocm: RocmInstallation) -> Search:
-    """Return the search in which the ROCm that serves comes first; what other releases have is only rejected."""
+    """Return the search: the chosen ROCm precedes; candidates of other releases are rejected."""
     arch = architecture(host.uname.machine).name
     preferred = (*rocm.directories(*ROCM_LIBRARIES), *CONTAINER_LIBRARIES)
     others = (f"{release}/{name}" for release in rocm.other_releases for name in ROCM_LIBRARIES)
@@ -235,7 +232,7 @@ def _search(host: Host, request: Request, cache: Optional[LdCache], rocm: RocmIn
 
 
 def _kernel(host: Host) -> Optional[str]:
-    """Return the version of amdgpu, which includes KFD: that of AMD's package, or the kernel's."""
+    """Return the version of amdgpu, which includes KFD: that of AMD's package, else the kernel's."""
     version = host.dev.text(f"{AMD_MODULE}/version") or ""
     if re.fullmatch(r"[\w.+-]{1,64}", version):
         return version

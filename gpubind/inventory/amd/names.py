@@ -1,7 +1,7 @@
-"""The names of AMD's GPUs, by PCI device ID and revision: KFD's own name is that of a chip, or says nothing.
+"""The names of AMD's GPUs, by PCI device ID and revision. KFD's own name is that of a chip, or a placeholder.
 
-Our table comes first, and the host's `amdgpu.ids` is only for what it lacks: libdrm has changed names between releases,
-and equal nodes are to have equal names.
+gpubind's table takes precedence over the host's `amdgpu.ids`: libdrm has changed names between releases, and equal
+nodes must have equal names.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from gpubind.host import Host
 from gpubind.model.data import read_data
 
 _IDS = ("/opt/amdgpu/share/libdrm/amdgpu.ids", "/usr/share/libdrm/amdgpu.ids")
-"""That of AMD's own packages, and the distribution's."""
+"""The files of AMD's own packages, and of the distribution."""
 
 
 def find_name(host: Host, device: Optional[int], revision: Optional[int]) -> Optional[str]:
-    """Return the name of the GPU with these IDs: `AMD Instinct MI300X`; None if no table has it.
+    """Return the name of the GPU with these IDs, `AMD Instinct MI300X`; None if no table has it.
 
-    For a *revision* that no table has, a device has the name that it has without one, or that of all its revisions.
+    With an unknown *revision* a device has its name without a revision, or the name that all its revisions have.
     """
     if device is None:
         return None
@@ -36,7 +36,7 @@ def find_name(host: Host, device: Optional[int], revision: Optional[int]) -> Opt
 
 @lru_cache(maxsize=1)
 def _table() -> dict[int, dict[Optional[int], str]]:
-    """Return the names by device and revision; with None for those that are not listed."""
+    """Return the names by device and revision; revision None is for all that are not listed."""
     table: dict[int, dict[Optional[int], str]] = {}
     for name, devices in json.loads(read_data("model/data/amd_gpus.json"))["names"].items():
         for entry in devices.split():

@@ -1,7 +1,7 @@
-"""Chosen CDI devices: NVIDIA's driver as a source of claims, devices of every other kind as an inventory.
+"""Chosen CDI devices: NVIDIA's driver as a source of claims, devices of other kinds as an inventory.
 
-The driver's files are found, completed and placed as those of any source. Of other kinds the spec is all that is known,
-so it is done to the letter, as far as binds, nodes and variables can. Hooks are not run.
+The locator finds, completes and places the driver's files as those of any source. For other kinds a plan follows the
+spec literally, as far as binds, nodes and variables can express it. gpubind runs no hooks.
 """
 
 from __future__ import annotations
@@ -48,37 +48,37 @@ _IGNORED_HOOKS = {
     "decides that itself (--cuda-compat)",
     "update-application-profile": "it chooses the GPU for OpenGL where only some are visible",
 }
-"""Hooks that are not done, and why nothing is lost."""
+"""Hooks without an effect on the plan, and the reason why nothing is lost."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 OPTIONS = ("ro", "nosuid", "nodev", "noexec")
-"""The options of a bind that a plan keeps; runtimes decide on the rest (rbind, rprivate)."""
+"""The options of a bind that a plan keeps; runtimes decide on others (rbind, rprivate)."""
 
 
 class ClaimedEdits:
-    """The edits of several devices together: binds, what hooks would add to the container, and variables."""
+    """The combined edits of several devices: binds, effects of hooks, and variables."""
 
     def __init__(self, host: Host, applied: tuple[AppliedEdits, ...], vendor: Vendor) -> None:
         self.vendor = vendor
         self.mounts: dict[str, CdiMount] = {}
-        """The binds, the last for each place in the container."""
+        """By container path; the last mount at a path takes precedence."""
         self.links: dict[str, str] = {}
-        """Absolute paths in the container, and the absolute paths there that they lead to."""
+        """Links in the container: absolute paths, and their absolute targets."""
         self.library_directories: dict[str, None] = {}
-        """Directories that the container's loader would search."""
+        """Directories for the container's loader."""
         self.env: dict[str, EnvVar] = {}
-        """The last value of each variable."""
+        """By name; the last value takes precedence."""
         self.decisions: list[Decision] = []
-        """About everything else."""
+        """About all other edits."""
         self.findings: list[Finding] = []
         self.files = ", ".join(dict.fromkeys(part.location.partition(": ")[0] for part in applied))
-        """The spec files that they stand in."""
+        """The paths of the spec files."""
         for read in (self._read_mounts, self._read_hooks, self._read_variables):
             for part in applied:
                 read(part)
         self.findings += (unsupported for part in applied for unsupported in _unsupported_edits(host, part, vendor))
 
     def resolve_link(self, path: str) -> str:
-        """Return where *path* leads by the links."""
+        """Return *path* with the links resolved."""
         for _ in range(LINKS_LIMIT):
             if path not in self.links:
                 break
@@ -86,7 +86,7 @@ class ClaimedEdits:
         return path
 
     def library_names(self) -> dict[str, tuple[str, ...]]:
-        """Return the last parts of the links to libraries, by where they lead."""
+        """Return the file names of links to libraries, by target."""
         names: dict[str, tuple[str, ...]] = {}
         for link in self.links:
             end, name = self.resolve_link(link), basename(link)
@@ -105,14 +105,14 @@ class ClaimedEdits:
             elif subject in UNBINDABLE_DIRECTORIES:
                 rule, detail = "system-directory", "binding it would hide the container's own"
             else:
-                self.mounts.pop(subject, None)  # the last takes precedence, and its place in the order
+                self.mounts.pop(subject, None)  # the last mount takes precedence, with its position
                 self.mounts[subject] = mount
                 continue
             claim = Claim("file", subject, SOURCE, f"{part.location}.mounts[{number}]", self.vendor)
             self.decisions.append(claim.rejected(rule, detail, mount.host_path))
 
     def _read_hooks(self, part: AppliedEdits) -> None:
-        """Add what the hooks of *part* mean. A hook that is unknown, or not NVIDIA's, is a finding."""
+        """Add the effects of the hooks of *part*. A hook that is unknown or not NVIDIA's is a finding."""
         for number, hook in enumerate(part.edits.hooks):
             location, call = f"{part.location}.hooks[{number}]", parse_hook(hook)
             subject = call.name or basename(hook.path)
@@ -134,7 +134,7 @@ class ClaimedEdits:
             self.decisions.append(claim.decision(verdict, rule, detail, path=hook.path, step="name"))
 
     def _read_variables(self, part: AppliedEdits) -> None:
-        """Add the variables of *part*; search paths are prepended to the user's own."""
+        # Search paths are prepended to the user's own.
         for name, _, value in (text.partition("=") for text in part.edits.env):
             claim = Claim("file", name, SOURCE, f"{part.location}.env", self.vendor)
             if name in _NVIDIA_RUNTIME_VARIABLES:
@@ -153,7 +153,6 @@ def _is_bind(mount: CdiMount) -> bool:
 
 
 def _unsupported_edits(host: Host, part: AppliedEdits, vendor: Vendor) -> Iterator[Finding]:
-    """Yield a finding for each edit that no plan can do."""
     identity = host.identity
     gids = [gid for gid in part.edits.gids if gid and gid not in identity.groups and identity.euid != 0]
     mounts = [mount for mount in part.edits.mounts if not _is_bind(mount)]
@@ -168,10 +167,10 @@ def _unsupported_edits(host: Host, part: AppliedEdits, vendor: Vendor) -> Iterat
 
 
 def driver_claims(host: Host, choice: CdiChoice) -> Union[SourceResult, PassedOver]:
-    """Return what the edits of *choice* that provide the driver claim.
+    """Return the claims of those edits of *choice* that provide the driver.
 
-    `PassedOver` (code `no-library`) if no library of it is on *host*. Every mount, node, hook and variable gets a
-    Decision, or is the subject of a Decision of another step.
+    `PassedOver` (code `no-library`) if none of their libraries is on *host*. Every mount, node, hook and variable gets
+    a Decision here or in another step.
     """
     location = ", ".join(str(name) for name in choice.driver_names)
     edits = ClaimedEdits(host, choice.driver, "nvidia")
@@ -195,7 +194,6 @@ def driver_claims(host: Host, choice: CdiChoice) -> Union[SourceResult, PassedOv
 
 
 def _claim(host: Host, path: str, mount: CdiMount, location: str, links: tuple[str, ...]) -> Claim:
-    """Return what *mount* claims: a library, under every name that the host has for it; or a file, at its place."""
     resolved = host.driver.lenient.resolve(path)
     real_path = "" if isinstance(resolved, Missing) else resolved
     reason = next((only.why for only in HOST_ONLY if fnmatchcase(real_path, only.pattern)), None)
@@ -205,7 +203,7 @@ def _claim(host: Host, path: str, mount: CdiMount, location: str, links: tuple[s
 
 
 def other_inventory(host: Host, choice: CdiChoice) -> Inventory:
-    """Return what those devices of *choice* provide that do not provide NVIDIA's driver."""
+    """Return the inventory of those devices of *choice* that do not provide NVIDIA's driver."""
     names = [str(name) for name in choice.names if name not in choice.driver_names]
     edits = ClaimedEdits(host, choice.others, "other")
     mounted = {target: _file(host, target, mount.host_path, mount.options) for target, mount in edits.mounts.items()}
@@ -231,7 +229,6 @@ def other_inventory(host: Host, choice: CdiChoice) -> Inventory:
 
 
 def _file(host: Host, target: str, path: str, options: tuple[str, ...]) -> Outcome:
-    """Return *path* as a file to be bound at *target*."""
     claim = Claim("file", target, SOURCE, f"mount {target}", "other", target=ContainerPath(target))
     tree = host.dev.lenient
     resolved = tree.find(path)
@@ -243,7 +240,6 @@ def _file(host: Host, target: str, path: str, options: tuple[str, ...]) -> Outco
 
 
 def _linked(host: Host, link: str, edits: ClaimedEdits, files: Mapping[str, HostFile]) -> Outcome:
-    """Return the file of the host that *link* would lead to, to be bound under the link's name."""
     end = edits.resolve_link(link)
     if is_clean(link) and end in files:
         return files[end]._replace(target=ContainerPath(link))
@@ -255,7 +251,7 @@ def _linked(host: Host, link: str, edits: ClaimedEdits, files: Mapping[str, Host
 
 
 def _nodes(host: Host, part: AppliedEdits, groups: dict[int, str]) -> Iterator[Union[DeviceNode, Decision]]:
-    """Yield the nodes of *part* as they are on the host now: a bind has those numbers, not the spec's."""
+    # With the host's current numbers, not the spec's: a bind shows those.
     for node in part.edits.nodes:
         claim = Claim("file", node.path, SOURCE, part.location, "other")
         if is_clean(node.path) and is_clean(node.source):

@@ -1,4 +1,4 @@
-"""The CDI devices of a host, with their place in a file, and whether they can be used: `list_cdi`."""
+"""The CDI devices of a host, their locations in files and their states: `list_cdi`."""
 
 from __future__ import annotations
 
@@ -21,37 +21,38 @@ class CdiFile(NamedTuple):
 
     path: str
     format: Optional[Literal["json", "yaml"]] = None
-    """By its content; None if it cannot be used, as the next three."""
+    """According to its content. This and the next three are None for an ignored file."""
     version: Optional[str] = None
     kind: Optional[str] = None
     devices: Optional[int] = None
     fault: Optional[str] = None
-    """Why it is ignored."""
+    """The reason why it is ignored."""
     gone: tuple[str, ...] = ()
-    """The files and nodes that every device of it brings and that do not exist on the host."""
+    """The missing files and nodes of its common edits."""
     stale: tuple[str, ...] = ()
-    """In what it is not of this host as it is now."""
+    """How it differs from the host's current state."""
 
 
 class ListedCdiDevice(NamedTuple):
-    """A device of a file."""
+    """A device in a spec file."""
 
     name: str
     """Qualified: `nvidia.com/gpu=0`."""
     path: str
     line: Optional[int]
-    """The line that names it; None if that is not written plainly."""
+    """The line with its name; None if that is not found in the text."""
     state: DeviceState
-    """`shadowed`: a later directory has it, too; `conflict`: another file of one directory has; `stale`: see `gone`,
-    its own and its file's."""
+    """`shadowed`: a later directory also has it. `conflict`: two files of one directory have it. `stale`: it or its
+    file has `gone` paths.
+    """
     by: Optional[str]
-    """The other file of a shadowed device, or of a conflict."""
+    """The other file of a shadowed or conflicting device."""
     gone: tuple[str, ...]
-    """The files and nodes that only it brings and that do not exist on the host."""
+    """The missing files and nodes of its edits, without the common ones."""
 
 
 class CdiListing(NamedTuple):
-    """What the directories have, in their order and that of their files."""
+    """The files and devices of the directories, in the order of directories and files."""
 
     directories: tuple[str, ...]
     files: tuple[CdiFile, ...]
@@ -61,9 +62,9 @@ class CdiListing(NamedTuple):
 def list_cdi(
     host: Host, directories: Iterable[str] = DIRECTORIES, version: Optional[str] = None, gpus: tuple[Gpu, ...] = ()
 ) -> CdiListing:
-    """Return the CDI devices of *host* in *directories*, also those that cannot be used.
+    """Return the CDI devices of *host* in *directories*, including unusable ones.
 
-    *version* is that of NVIDIA's kernel module, if it is loaded; *gpus* are those of the host.
+    *version* is that of the loaded NVIDIA kernel module; *gpus* are those of the host.
     """
     registry = read_registry(host, directories)
     files = [CdiFile(path, fault=fault) for path, fault in registry.ignored_files.items()]
@@ -74,7 +75,7 @@ def list_cdi(
         form: Literal["json", "yaml"] = "json" if text.lstrip()[:1] == "{" else "yaml"
         spec = loaded.spec
         stale = tuple(finding.what for finding in stale_findings(host, [loaded], version, gpus, "warning"))
-        common, lines = _missing_sources(host, spec.edits), _lines(text)
+        common, lines = _missing_sources(host, spec.edits), _lines_by_name(text)
         files.append(CdiFile(loaded.path, form, spec.version, spec.kind, len(spec.devices), None, common, stale))
         for device in spec.devices:
             name, missing = str(CdiName(spec.kind, device.name)), _missing_sources(host, device.edits)
@@ -94,7 +95,7 @@ def _sort_key(path: str, directories: tuple[str, ...]) -> tuple[int, str]:
 def _state(
     loaded: LoadedSpec, used: Optional[tuple[LoadedSpec, CdiDevice]], conflict: Optional[tuple[str, str]]
 ) -> tuple[DeviceState, Optional[str]]:
-    """Return the state of a device of *loaded*, and the other file that is the reason."""
+    """Return the state of a device of *loaded*, and the other file that causes it."""
     if conflict is not None:
         return "conflict", next(path for path in reversed(conflict) if path != loaded.path)
     if used is None or used[0].path == loaded.path:
@@ -107,8 +108,7 @@ def _missing_sources(host: Host, edits: CdiEdits) -> tuple[str, ...]:
     return tuple(missing_paths(host, paths))
 
 
-def _lines(text: str) -> dict[str, int]:
-    """Return the first line of *text* that gives something each name."""
+def _lines_by_name(text: str) -> dict[str, int]:
     lines: dict[str, int] = {}
     for number, line in enumerate(text.split("\n"), 1):
         for match in _NAME.finditer(line.partition("#")[0]):

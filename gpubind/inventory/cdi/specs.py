@@ -1,10 +1,10 @@
-"""The CDI specs of a host: their devices, by the CDI project's rules, those that a request means, and stale entries.
+"""The CDI specs of a host: their devices by the CDI project's rules, the requested devices, and stale entries.
 
-Rules (`pkg/cdi/spec-dirs.go`, `pkg/cdi/cache.go`): files called `*.json` and `*.yaml` in the directories themselves,
-directories in rising priority. A device in two files of one directory is a conflict, and cannot be used any more, not
-even if a directory of higher priority has it, too. A file that cannot be read or is malformed is ignored.
+Rules (`pkg/cdi/spec-dirs.go`, `pkg/cdi/cache.go`): files named `*.json` and `*.yaml` directly in the directories, which
+have rising priority. A device in two files of one directory is a conflict: it is unusable even if a directory of higher
+priority also has it. A file that cannot be read or is malformed is ignored.
 
-A spec is written once and read at every start; drivers and GPUs change between.
+Specs become stale: one is written once and read at every start, while drivers and GPUs change.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class LoadedSpec(NamedTuple):
 
     @property
     def edits(self) -> tuple[CdiEdits, ...]:
-        """Return all its edits: its own, and those of its devices."""
+        """Its own edits, and those of its devices."""
         return (self.spec.edits, *(device.edits for device in self.spec.devices))
 
 
@@ -63,15 +63,15 @@ class Registry(NamedTuple):
     directories: tuple[str, ...]
     specs: tuple[LoadedSpec, ...]
     devices: dict[str, tuple[LoadedSpec, CdiDevice]]
-    """Devices that can be used, by qualified name."""
+    """Usable devices, by qualified name."""
     conflicts: dict[str, tuple[str, str]]
-    """Devices that cannot be used, and two files that have each."""
+    """Unusable devices, each with two files that have it."""
     ignored_files: dict[str, str]
-    """Files and directories that are ignored, and why."""
+    """Ignored files and directories, with the reasons."""
 
 
 class AppliedEdits(NamedTuple):
-    """Edits of chosen devices, and their place."""
+    """Edits of chosen devices, and their location."""
 
     location: str
     """`/etc/cdi/nvidia.yaml: containerEdits`."""
@@ -79,22 +79,22 @@ class AppliedEdits(NamedTuple):
 
 
 class CdiChoice(NamedTuple):
-    """The devices that a request means."""
+    """The devices of a request."""
 
     registry: Registry
     names: tuple[CdiName, ...]
     driver_names: tuple[CdiName, ...]
-    """Those of them that provide NVIDIA's driver."""
+    """Those that provide NVIDIA's driver."""
     driver: tuple[AppliedEdits, ...]
-    """The edits of those."""
+    """The edits that provide NVIDIA's driver."""
     others: tuple[AppliedEdits, ...]
-    """Edits that provide anything else."""
+    """The other edits."""
     has_all_gpus: bool
-    """Set if the driver's devices are all of that host, by its specs."""
+    """Set if the driver's devices are all those of the host's specs."""
 
 
 def read_registry(host: Host, directories: Iterable[str] = DIRECTORIES) -> Registry:
-    """Return the specs below *directories* of the dev root, as the CDI project's cache has them."""
+    """Return the specs in *directories* of the dev root, by the rules of the CDI project's cache."""
     directories = tuple(directories) or DIRECTORIES
     specs: list[LoadedSpec] = []
     devices: dict[str, tuple[LoadedSpec, CdiDevice]] = {}
@@ -123,7 +123,7 @@ def read_registry(host: Host, directories: Iterable[str] = DIRECTORIES) -> Regis
 
 
 def _read_directory(tree: Tree, directory: str) -> Iterator[tuple[str, Union[bytes, str]]]:
-    """Yield the spec files in *directory*, each with its bytes, or with the reason why it is ignored."""
+    """Yield the spec files in *directory* with their bytes, or with the reason why they are ignored."""
     names = tree.list(directory)
     if isinstance(names, Missing):
         if names.why not in ("absent", "unrecorded"):
@@ -150,10 +150,10 @@ def _load_spec(path: str, data: Union[bytes, str]) -> Union[LoadedSpec, str]:
 
 
 def choose_devices(host: Host, request: Request) -> Union[CdiChoice, PassedOver]:
-    """Return the devices that *request* means: those that it names, else every GPU of NVIDIA's.
+    """Return the devices that *request* names, else all GPUs of NVIDIA.
 
-    Errors: `FormatError` (code `bad-cdi-name`), `UsageError` (code `unknown-cdi-device`) for a device that is named and
-    that no spec has. Without names: `PassedOver` (codes `absent`, `no-device`) if the specs have none of NVIDIA's.
+    Errors: `FormatError` (code `bad-cdi-name`), `UsageError` (code `unknown-cdi-device`) for a named device that is in
+    no spec. Without names: `PassedOver` (codes `absent`, `no-device`) if the specs have no NVIDIA device.
     """
     registry = read_registry(host, request.cdi_directories)
     names = tuple(parse_cdi_name(text) for text in request.cdi_devices)
@@ -188,13 +188,13 @@ def choose_devices(host: Host, request: Request) -> Union[CdiChoice, PassedOver]
 
 
 def in_driver_root(host: Host, path: str) -> Optional[str]:
-    """Return host path *path* inside the driver root; None if that is `/`, or the path lies outside."""
+    """Return the host path *path* relative to the driver root; None if the root is `/`, or the path is outside it."""
     is_apart = host.driver is not host.dev and host.driver.root != "/"
     return host.driver.rooted(path) if is_apart else None
 
 
 def registry_findings(registry: Registry, used: Iterable[CdiName] = ()) -> list[Finding]:
-    """Return the findings about ignored files and about conflicts; *used* are the devices of a plan."""
+    """Return the findings about ignored files and conflicts; *used* are the devices of a plan."""
     kinds = {name.kind for name in used}
     findings = [finding("bad-cdi", subject=path, where=path, why=why) for path, why in registry.ignored_files.items()]
     for name, (first, second) in islice(registry.conflicts.items(), CONFLICTS_LIMIT):
@@ -204,7 +204,7 @@ def registry_findings(registry: Registry, used: Iterable[CdiName] = ()) -> list[
 
 
 def _applied(registry: Registry, names: Iterable[CdiName]) -> list[AppliedEdits]:
-    """Return the edits of *names*, in the order in which a runtime applies them: each file's own once."""
+    """Return the edits of *names* in the order of a runtime: the common edits of each file once."""
     applied: list[AppliedEdits] = []
     files: list[str] = []
     for name in dict.fromkeys(names):
@@ -237,9 +237,9 @@ GPU_NODES: dict[Vendor, re.Pattern[str]] = {
     "nvidia": re.compile(rf"/dev/(nvidia[0-9]+|dxg)|{TEGRA_CONTROL}"),
     "amd": re.compile(r"/dev/dri/renderD[0-9]+"),
 }
-"""The nodes of GPUs, of the vendors whose toolkits name CDI devices by number."""
+"""The GPU nodes of the vendors whose toolkits number CDI devices."""
 _StaleEntry = tuple[str, str, list[str], dict[str, Any]]
-"""The case of the finding `stale-cdi`, its subject, the entries of the spec that are no longer right, and the facts."""
+"""The case of the finding `stale-cdi`, its subject, the stale entries of the spec, and the facts."""
 
 
 def stale_findings(
@@ -284,13 +284,13 @@ def _stale_nodes(host: Host, loaded: LoadedSpec) -> Iterator[_StaleEntry]:
                 yield "node", node.path, [node.source], {"source": node.source}
             continue
         then, now = f"{node.major}:{node.minor}", f"{stat.major}:{stat.minor}"
-        # Without a major number in the spec, the runtime looks at the node itself.
+        # Without a major number in the spec, the runtime uses the node's own.
         if node.major and node.type != "p" and then != now:
             yield "number", node.path, [node.source], {"numbers": then, "now": now}
 
 
 def _stale_gpus(loaded: LoadedSpec, gpus: tuple[Gpu, ...]) -> Iterator[_StaleEntry]:
-    """Yield the GPUs that only the spec or only the host has. Nothing where the driver reports no GPU."""
+    """Yield the GPUs that only the spec or only the host has; nothing where the driver reports no GPU."""
     vendor = next((vendor for vendor in GPU_NODES if KINDS[vendor] == loaded.spec.kind), None)
     host_gpus = tuple(gpu for gpu in gpus if gpu.vendor == vendor and gpu.index is not None)
     host_gpus = sorted_by_pci(host_gpus) if vendor == "amd" else host_gpus
@@ -319,7 +319,6 @@ def missing_paths(host: Host, paths: Iterable[str]) -> list[str]:
 
 
 def _stat(host: Host, path: str) -> Union[Stat, Missing]:
-    """Return what is at *path*."""
     if not path.startswith("/"):
         return Missing("unreadable", "a relative path")
     inside = in_driver_root(host, path)

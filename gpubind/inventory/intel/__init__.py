@@ -1,1 +1,1 @@
-"""Intel: GPUs, NPUs and Gaudi accelerators with their nodes, and the user space of its GPUs."""
+"""Intel: GPUs, NPUs and Gaudi accelerators with their nodes, and the user space of the GPUs."""

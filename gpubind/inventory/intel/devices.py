@@ -1,4 +1,4 @@
-"""Intel's GPUs, NPUs and Gaudi accelerators: the PCI devices that a kernel driver has, and their nodes in /dev.
+"""Intel's GPUs, NPUs and Gaudi accelerators: the PCI devices with a kernel driver, and their nodes in /dev.
 
 Sources: Linux i915 and xe (`drm`), habanalabs and intel_vpu (`accel`; before Linux 6.2 `habanalabs`);
 intel/intel-resource-drivers-for-kubernetes `pkg/gpu/discovery`, `pkg/gaudi/discovery` and `pkg/gaudi/cdihelpers`.
@@ -21,12 +21,12 @@ DRIVERS = "/sys/bus/pci/drivers"
 GPU_DRIVERS, GAUDI, NPU = ("i915", "xe"), ("habanalabs",), ("intel_vpu",)
 """The kernel drivers of each kind of device."""
 _PCI_CLASSES = (("0x8086", ("0x03",)), ("0x1da3", ("0x12",)))
-"""Vendor and classes on the PCI bus: of GPUs, of Gaudi, which is Habana Labs'. Network cards are of Intel's, too."""
+"""PCI vendor and classes: of GPUs, and of Gaudi (vendor Habana Labs). Intel's network cards have other classes."""
 INTEGRATED = "0000:00:02."
-"""Where a processor's own graphics are on the PCI bus."""
+"""The PCI address of a processor's own graphics."""
 _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _NODE_DIRECTORIES = {"accel": "/dev/accel", "habanalabs": "/dev", "infiniband_verbs": "/dev/infiniband"}
-"""The directory of the nodes of each class that a device of theirs has in sysfs, besides `drm`."""
+"""The directory of nodes for each class of a device in sysfs, except `drm`."""
 _PCI_ID = re.compile(r"0x([0-9a-f]{4})\s*")
 _NODE = re.compile(r"(?:accel(?:_controlD)?|hl(?:_controlD)?|uverbs)[0-9]+")
 _COMPUTE_NODE = re.compile(r"/dev/(?:accel/accel|hl)([0-9]+)")
@@ -38,25 +38,25 @@ class IntelDevices(NamedTuple):
 
     devices: nodes.Devices
     tiles: tuple[int, ...]
-    """How many devices Level Zero counts of each GPU, by default; 0 if that is not known."""
+    """The number of Level Zero devices of each GPU, by default; 0 if unknown."""
     unusable: tuple[tuple[str, str], ...]
-    """The PCI addresses of those that no program can use, with the reason: `no-driver`, `no-node`."""
+    """The PCI addresses of unusable devices, with the reason: `no-driver`, `no-node`."""
 
 
 def addresses(host: Host, drivers: Iterable[str]) -> tuple[str, ...]:
-    """Return the PCI addresses of the devices that *drivers* have, in order."""
+    """Return the PCI addresses of the devices bound to *drivers*, in order."""
     dev = host.lenient.dev  # older records do not have these directories
     names = (name for driver in drivers for name in dev.names(f"{DRIVERS}/{driver}"))
     return tuple(sorted(name for name in names if _ADDRESS.fullmatch(name)))
 
 
 def has_compute_device(host: Host) -> bool:
-    """Return whether the host has a device of Intel's that was bought for computing: no processor's own graphics."""
+    """Return whether the host has an Intel device for computing, not only a processor's own graphics."""
     return any(not address.startswith(INTEGRATED) for address in addresses(host, (*GPU_DRIVERS, *GAUDI)))
 
 
 def read_devices(host: Host) -> IntelDevices:
-    """Return GPUs by PCI address, then Gaudi accelerators by the numbers of their nodes; and the nodes, with NPUs'."""
+    """Return GPUs by PCI address, then Gaudi accelerators by node number; and the nodes, including those of NPUs."""
     gpus: list[Gpu] = []
     tiles, expected = [], []
     device_addresses = (
@@ -91,13 +91,12 @@ def _expected_node(path: str, gpu: Optional[int]) -> nodes.ExpectedNode:
 
 
 def _bus_addresses(host: Host) -> Iterator[str]:
-    """Yield the addresses of Intel's GPUs and Gaudi accelerators, with or without a driver."""
     for maker, classes in _PCI_CLASSES:
         yield from nodes.pci_devices(host, maker, classes)
 
 
 def _nodes(host: Host, address: str) -> list[str]:
-    """Return the paths of the nodes of the device at *address*: those that the kernel names and /dev has."""
+    """Return the paths of the nodes that the kernel lists for the device at *address* and that exist in /dev."""
     paths = list(nodes.drm_nodes(host, address))
     for kind, directory in _NODE_DIRECTORIES.items():
         names = host.lenient.dev.names(f"{nodes.PCI_DEVICES}/{address}/{kind}")
@@ -106,7 +105,7 @@ def _nodes(host: Host, address: str) -> list[str]:
 
 
 def _node_number(host: Host, address: str) -> tuple[int, str]:
-    """Return the number of an accelerator's node: HABANA_VISIBLE_DEVICES counts by these."""
+    """Return the sort key of an accelerator: its node number, which HABANA_VISIBLE_DEVICES uses."""
     numbers = [int(match[1]) for match in map(_COMPUTE_NODE.fullmatch, _nodes(host, address)) if match]
     return (min(numbers, default=1 << 20), address)
 
@@ -117,7 +116,7 @@ def read_name(host: Host, address: str) -> str:
 
 
 def platform(host: Host, address: str) -> Optional[str]:
-    """Return the platform of the GPU at *address*, as the compute runtime names it: `bmg`; None if it is not known."""
+    """Return the platform of the GPU at *address* by its name in the compute runtime, `bmg`; None if unknown."""
     row = _platform(_pci_id(host, address))
     return row["platform"] if row is not None else None
 
@@ -128,22 +127,23 @@ def platforms() -> tuple[str, ...]:
 
 
 def release_for(host: Host, address: str, component: Literal["compute", "media"]) -> Optional[tuple[str, str]]:
-    """Return the first release of Intel's compute runtime, or of its driver for video, that knows all GPUs of the
-    generation of that at *address*, and the generation's name: `("25.2.6", "Battlemage")`; None if it is not known.
+    """Return the first release of *component* that supports the GPU at *address*, and its generation; None if unknown.
+
+    For example `("25.2.6", "Battlemage")`: that release supports all GPUs of the generation.
     """
     row = _platform(_pci_id(host, address))
     return (row[component], row["name"]) if row is not None and component in row else None
 
 
 def device_id(host: Host, address: str) -> Optional[str]:
-    """Return the PCI device ID of the GPU at *address*: `e20b`; None if it cannot be read."""
+    """Return the PCI device ID of the GPU at *address*, `e20b`; None if it cannot be read."""
     maker, _, device = _pci_id(host, address).partition(":")
     return device if maker == _PCI_CLASSES[0][0][2:] and "?" not in device else None
 
 
 @lru_cache(maxsize=2)
 def device_ids(before: Optional[str] = None) -> frozenset[str]:
-    """Return the device IDs of all GPUs in the table, or of those older than the platform *before*."""
+    """Return the device IDs of all GPUs in the table, or only those older than the platform *before*."""
     names = platforms()
     counted = names[: names.index(before)] if before is not None else names
     rows = (row["devices"] for row in table("intel_gpus")["platforms"] if row["platform"] in counted)
@@ -151,12 +151,12 @@ def device_ids(before: Optional[str] = None) -> frozenset[str]:
 
 
 def platform_aliases(name: str) -> tuple[str, ...]:
-    """Return the platforms as which older releases of the compute runtime may know *name*."""
+    """Return the other names of the platform *name* in older releases of the compute runtime."""
     return ("mtl",) if name == "arl" else ()
 
 
 def unsupported_platforms(build: int) -> tuple[str, ...]:
-    """Return the platforms that the compute runtime of *build* certainly does not know, and `xe` if not that driver."""
+    """Return the platforms that the compute runtime of *build* does not support, and `xe` if not that driver."""
     older = (
         row["older-lack"] for row in table("intel_gpus")["runtimes"] if "older-lack" in row and build <= row["build"]
     )
@@ -179,7 +179,7 @@ def _pci_id(host: Host, address: str) -> str:
 
 
 def _name_and_tiles(host: Host, address: str) -> tuple[str, int]:
-    """Return the name of the device at *address*, and how many tiles it has; its PCI IDs and 0 if it is not known."""
+    """Return the name of the device at *address* and its number of tiles; its PCI IDs and 0 if unknown."""
     pci_id, gpu_table = _pci_id(host, address), table("intel_gpus")
     maker, row = pci_id.partition(":")[0], _platform(pci_id)
     kind = "Gaudi" if maker == _PCI_CLASSES[1][0][2:] else "integrated GPU" if address.startswith(INTEGRATED) else "GPU"

@@ -1,7 +1,7 @@
 """Intel's inventory of a host: its devices, and the user space of its GPUs.
 
 The user space (Level Zero, the compute runtime, its compiler) is not tied to the kernel driver, i915 or xe. The list
-claims what programs link, or what is opened by name; the rest follows from DT_NEEDED.
+claims the libraries that programs link or open by name; dependencies follow from DT_NEEDED.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ from gpubind.model import (
 from gpubind.model.layouts import CONTAINER_LIBRARIES, DXG, library_directories
 
 NODES_ONLY = "not-asked"
-"""The rule by which the host's user space is left out, without a search for it."""
+"""The rule that leaves out the host's user space without a search."""
 LIST_NAME = VENDOR_ROWS["intel"].list_name
 BY_PATH = "/dev/dri/by-path"
-"""Links to the nodes, by which oneCCL and MPICH look for GPUs. Source: pmodels/mpich `src/mpl/src/gpu/mpl_gpu_ze.c`."""
+"""Links to the nodes, with which oneCCL and MPICH find GPUs. Source: pmodels/mpich `src/mpl/src/gpu/mpl_gpu_ze.c`."""
 _LINK_OPTIONS = (*READ_ONLY_OPTIONS, "noexec")
 _DRIVER_SUBDIRECTORIES = ("", "intel-opencl")
-"""Below each directory of libraries: where packages have the OpenCL driver."""
+"""Subdirectories of library directories with the OpenCL driver."""
 
 
 def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = None) -> Inventory:
-    """Return Intel's devices on *host*, and everything of their user space that *request* may want.
+    """Return Intel's devices on *host*, and everything of their user space that *request* may need.
 
-    Where no vendor is named, only the devices: many processors have graphics, and most images are not for
-    them. *listfile* overrides the list file in force. Errors: `NothingToBindError` where there is no device that a
-    program could use; `FormatError` for a malformed list file.
+    If *request* names no vendor, only the devices: many processors have graphics, and most images do not use them.
+    *listfile* overrides the list file in force. Errors: `NothingToBindError` without a usable device; `FormatError` for
+    a malformed list file.
     """
     intel_devices = read_devices(host)
     if not intel_devices.devices.nodes:
@@ -90,7 +90,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
 
 
 def _are_gaudis(intel_devices: IntelDevices) -> bool:
-    """Return whether all devices are Gaudi accelerators: an NPU is none, and Level Zero lists it."""
+    """Return whether all devices are Gaudi accelerators, which Level Zero does not list. It lists NPUs."""
     gpus = intel_devices.devices.gpus
     return (
         bool(gpus)
@@ -102,7 +102,6 @@ def _are_gaudis(intel_devices: IntelDevices) -> bool:
 def _with_userspace(
     inventory: Inventory, host: Host, request: Request, shipped: NameTable, claims: tuple[Claim, ...]
 ) -> Inventory:
-    """Return *inventory* with the files of the host's user space that *claims* name, and what these need."""
     cache, findings, decisions = read_cache(host.driver, "intel")
     search = _search(host, request, cache)
     located = locate(search, shipped, claims)
@@ -145,7 +144,7 @@ def _search(host: Host, request: Request, cache: Optional[LdCache]) -> Search:
 def _files(
     search: Search, request: Request, located: LocatedFiles
 ) -> tuple[tuple[HostFile, ...], tuple[Decision, ...]]:
-    """Return the files of the user space with all that they need; none if the host has no driver of it."""
+    """Return the files of the user space with their dependencies; none if the host has no compute runtime."""
     files = (*located.libraries, *located.files)
     if any(name in COMPUTE_RUNTIME.runtime_libraries for file in located.libraries for name in file.names):
         needed, decisions = needed_files(search, request, files, "intel", COMPUTE_RUNTIME.group)
@@ -155,9 +154,7 @@ def _files(
 
 
 def _by_path_directory(host: Host) -> Iterator[HostFile]:
-    """Yield the directory of links to the nodes, by PCI address. Those to nodes of others lead nowhere in a container
-    with a minimal /dev.
-    """
+    # The links to nodes of other vendors dangle in a container with a minimal /dev.
     resolved = host.lenient.dev.find(BY_PATH)
     if isinstance(resolved, ResolvedFile) and resolved.stat.kind == "dir" and resolved.path.startswith("/dev/"):
         claim = Claim("file", BY_PATH, "devices", "/dev", "intel", target=ContainerPath(BY_PATH))
@@ -165,9 +162,9 @@ def _by_path_directory(host: Host) -> Iterator[HostFile]:
 
 
 def _kernel(host: Host) -> Optional[str]:
-    """Return the kernel drivers that have a device, which are parts of the kernel or its modules: `xe, Linux 6.12`.
+    """Return the kernel drivers that are bound to a device: `xe, Linux 6.12`.
 
-    Habana's own habanalabs has a version, `habanalabs 1.24.0-ee698fb`.
+    Some have a version, such as Habana's own: `habanalabs 1.24.0-ee698fb`.
     """
     drivers = [name for name in (*GPU_DRIVERS, *GAUDI) if addresses(host, (name,))]
     versions = [host.lenient.dev.text(f"/sys/module/{name}/version") for name in drivers]

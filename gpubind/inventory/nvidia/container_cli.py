@@ -1,8 +1,8 @@
 """`nvidia-container-cli list`: the files that NVIDIA's own tool names for a container, and the names of MIG devices.
 
-The locator decides which file a name is, as for every other source. The program knows no links, no
-manifests, no libraries that carry no version, and, where it is older than the driver, not all libraries
-(libnvidia-container `src/nvc_info.c`, `src/cli/list.c`); so completion adds those.
+The locator resolves its names as those of any other source. The program omits links, manifests, libraries without a
+version and, if it is older than the driver, some libraries (libnvidia-container `src/nvc_info.c`, `src/cli/list.c`).
+Completion adds those.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MIG_VARIABLES = (CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES)
 NAMES_LIMIT = 64
 _ACCESS = rf"{PROC_CAPABILITIES}/gpu([0-9]{{1,6}})/mig/gi([0-9]{{1,6}})/ci([0-9]{{1,6}})/access"
 _CASES = {"absent": "absent", "unreadable": "silent"}
-TIMEOUT_S = 30.0  # the program itself gives the driver 10 s, and starting GPUs without persistence mode takes seconds
+TIMEOUT_S = 30.0  # the program waits 10 s for the driver, and starting GPUs without persistence mode takes seconds
 
 
 def list_files(host: Host) -> Union[SourceResult, PassedOver]:
@@ -37,7 +37,7 @@ def list_files(host: Host) -> Union[SourceResult, PassedOver]:
     argv = list_argv(host.driver.root)
     answer = host.run(argv, TIMEOUT_S)
     if isinstance(answer, Missing):
-        # A record says the same of a program that is not there as the live host does: the same plan.
+        # One text for records and live hosts, so that both give the same plan.
         absent = answer.why == "absent"
         return PassedOver(SOURCE, answer.why, f"there is no `{PROGRAM}` to ask" if absent else answer.detail)
     if answer.status != 0:
@@ -63,7 +63,7 @@ def list_files(host: Host) -> Union[SourceResult, PassedOver]:
 
 
 def source_failed_finding(passed: PassedOver, instead: str, root: str) -> Finding:
-    """Return the finding about a source that was requested by name, or gave no answer, and does not serve."""
+    """Return the finding about a source that does not serve, although it was requested by name or should answer."""
     import shlex
 
     program, *arguments = list_argv(root)
@@ -79,10 +79,10 @@ def source_failed_finding(passed: PassedOver, instead: str, root: str) -> Findin
 
 
 def find_mig_names(host: Host, request: Request, mig_nodes: Iterable[MigNode], *, use_cli: bool) -> tuple[MigName, ...]:
-    """Return the MIG devices that *request*, or else the environment, names by what is in no file: UUIDs and numbers.
+    """Return the MIG devices that *request*, or else the environment, names by UUID or number, which no file contains.
 
-    `nvidia-container-cli` is asked, if it may run; else the CDI specs of *host* that have one of *mig_nodes*. A name
-    that is unknown, or that does not mean exactly one part, is left out.
+    `nvidia-container-cli` resolves the names if it may run (*use_cli*), else the CDI specs of *host* that have one of
+    *mig_nodes*. A name that is unknown or ambiguous is left out.
     """
     values = (request.gpus,) if request.gpus is not None else (host.variable(name) for name in MIG_VARIABLES)
     tokens = (token for value in values if ":" in value or "MIG-" in value.upper() for token in split_visible(value))
@@ -97,7 +97,7 @@ def find_mig_names(host: Host, request: Request, mig_nodes: Iterable[MigNode], *
 
 
 def _query_mig_name(host: Host, name: str) -> Optional[MigName]:
-    """Return the answer of `nvidia-container-cli` for *name*, one at a time: an unknown name spoils an answer."""
+    """Return the answer of `nvidia-container-cli` for one *name*: with several, an unknown one would fail all."""
     answer = host.run((*list_argv(host.driver.root), f"--device={name}"), TIMEOUT_S)
     if isinstance(answer, Missing) or answer.status != 0:
         return None
@@ -112,8 +112,7 @@ def _query_mig_name(host: Host, name: str) -> Optional[MigName]:
 def _mig_names_in_specs(
     host: Host, request: Request, names: list[str], mig_nodes: Iterable[MigNode]
 ) -> dict[str, MigName]:
-    """Return the parts that `nvidia.com/gpu=NAME` means by the CDI specs of *host*."""
-    from gpubind.inventory.cdi.specs import NVIDIA, read_registry  # few name parts of a GPU
+    from gpubind.inventory.cdi.specs import NVIDIA, read_registry  # few users name MIG devices
 
     devices = read_registry(host.lenient, request.cdi_directories).devices
     mig_names: dict[str, MigName] = {}

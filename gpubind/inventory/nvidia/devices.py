@@ -39,7 +39,7 @@ PROC_GPUS = "/proc/driver/nvidia/gpus"
 GPU_NODE = re.compile(r"nvidia([0-9]+)")
 """The name of a GPU's node in /dev, with its minor number."""
 _CAPABILITY_DIRECTORIES = ("nvidia-caps", "nvidia-caps-imex-channels")
-# Names of /dev/nvidia*: the driver whose major they must have (its name in /proc/devices), and what needs them.
+# Names of /dev/nvidia*, the drivers (in /proc/devices) whose major number they may have, and the capability.
 # Source: libnvidia-container src/nvc_info.c; open-gpu-kernel-modules nvidia-modprobe-utils.h.
 _NODES: tuple[tuple[str, tuple[str, ...], Optional[Capability]], ...] = (
     (r"nvidia[0-9]+|nvidiactl", ("nvidia", "nvidia-frontend", "nvidiactl"), None),
@@ -52,17 +52,17 @@ _NODES: tuple[tuple[str, tuple[str, ...], Optional[Capability]], ...] = (
     (r"nvidia-fs[0-9]*", ("nvidia-fs",), "compute"),
 )
 _MINORS = {"nvidiactl": 255, "nvidia-modeset": 254, "nvidia-uvm": 0, "nvidia-uvm-tools": 1}
-"""The minor numbers of nodes that always have the same. Source: as above."""
+"""The nodes with fixed minor numbers. Source: as above."""
 _SOCKETS = ("nvidia-persistenced/socket", "nvidia-fabricmanager/socket")
 # Sources: nvidia-container-toolkit `internal/modifier/gated.go`, `internal/discover/gds.go`, `gdrcopy.go`, `mofed.go`.
 GPUDIRECT_NODES: dict[str, dict[str, str]] = {
     "NVIDIA_GDRCOPY": {"/dev/gdrdrv": "gdrdrv"},
     "NVIDIA_MOFED": {"/dev/infiniband/uverbs*": "infiniband_verbs", "/dev/infiniband/rdma_cm": "misc"},
 }
-"""By the variable that requests them: nodes of devices that GPUs exchange data with, and the drivers of the nodes."""
+"""Nodes of devices that GPUs exchange data with, and their drivers, by the variable that requests them."""
 GDS_VARIABLE = "NVIDIA_GDS"
 _STORAGE_FILES = ("/run/udev", "/etc/cufile.json")
-"""Files that libcufile reads. Its nodes, /dev/nvidia-fs*, need no request: they are the driver's."""
+"""Files that libcufile reads. Its nodes, /dev/nvidia-fs*, are the driver's and need no request."""
 
 
 class KernelModule(NamedTuple):
@@ -71,7 +71,7 @@ class KernelModule(NamedTuple):
     version: Optional[str]
     where: str
     why: Optional[str]
-    """Why there is no version."""
+    """The reason why there is no version."""
 
 
 def read_kernel_module(host: Host) -> KernelModule:
@@ -94,10 +94,10 @@ def read_kernel_module(host: Host) -> KernelModule:
 
 
 def _read_gpus(host: Host) -> tuple[tuple[Gpu, ...], list[Finding]]:
-    """Return every GPU that the kernel driver has a directory for, in PCI order, and a finding for each empty file.
+    """Return the GPUs with a directory of the kernel driver, in PCI order, and a finding for each empty file.
 
-    Excluded GPUs have no index. A GPU with an empty file keeps its place, or the index of those after it would be
-    another GPU's. The only /dev/nvidiaN of no other GPU is the node of the only GPU without a minor number.
+    Excluded GPUs have no index. A GPU with an empty file keeps its index, so that later GPUs keep theirs. If only one
+    GPU has no minor number and only one /dev/nvidiaN no GPU, they belong together.
     """
     reported: list[tuple[str, kernel.GpuInformation, Optional[str]]] = []
     for address in sorted(host.dev.names(PROC_GPUS), key=lambda address: kernel.normalize_pci(address) or address):
@@ -128,7 +128,6 @@ def _read_gpus(host: Host) -> tuple[tuple[Gpu, ...], list[Finding]]:
 
 
 def _unreadable(address: str, gpu: Gpu, fault: str) -> Finding:
-    """Return the finding about *gpu*, which the driver's file does not describe."""
     file = f"{PROC_GPUS}/{address}/information"
     return finding(
         "gpu-unreadable",
@@ -143,7 +142,7 @@ def _unreadable(address: str, gpu: Gpu, fault: str) -> Finding:
 
 
 def _mig(host: Host, minor: Optional[int]) -> tuple[MigDevice, ...]:
-    """Return the compute instances below `/proc/driver/nvidia/capabilities/gpuN/mig/giG/ciC`, without UUIDs."""
+    """Return the compute instances (`/proc/driver/nvidia/capabilities/gpuN/mig/giG/ciC`), without UUIDs."""
     base = f"{kernel.PROC_CAPABILITIES}/gpu{minor}/mig"
     instances = () if minor is None else host.dev.names(base)
     return tuple(
@@ -154,25 +153,24 @@ def _mig(host: Host, minor: Optional[int]) -> tuple[MigDevice, ...]:
 
 
 def _numbers(prefix: str, names: Iterable[str]) -> list[int]:
-    """Return the numbers in those *names* that are *prefix* and a number, in order."""
     matches = (re.fullmatch(rf"{prefix}([0-9]{{1,6}})", name) for name in names)
     return sorted(int(match.group(1)) for match in matches if match)
 
 
 def access_file(minor: int, gi: int, ci: Optional[int]) -> str:
-    """Return the file that describes the right to use a GPU instance, or a compute instance in it."""
+    """Return the path of the access file of a GPU instance, or of a compute instance in it."""
     return f"{kernel.PROC_CAPABILITIES}/gpu{minor}/mig/gi{gi}" + ("" if ci is None else f"/ci{ci}") + "/access"
 
 
 def capability_name(file: str) -> str:
-    """Return the right that *file* describes, as the table of all spells it: `gpu0/gi1/ci0/access`."""
+    """Return the name of the access file *file* in the table of minor numbers: `gpu0/gi1/ci0/access`."""
     return file[len(kernel.PROC_CAPABILITIES) + 1 :].replace("/mig/", "/")
 
 
 def read_mig_nodes(host: Host, gpus: Iterable[Gpu]) -> tuple[MigNode, ...]:
-    """Return the nodes that guard the parts of *gpus*, where the driver reports their numbers.
+    """Return the nodes that grant access to the MIG devices of *gpus*, where the driver reports their numbers.
 
-    A part's own file takes precedence over the table of all.
+    A device's own file takes precedence over the table of all devices.
     """
     dev = host.lenient.dev
     divided = [(gpu.minor, gpu.mig) for gpu in gpus if gpu.mig and gpu.minor is not None]
@@ -190,10 +188,10 @@ def read_mig_nodes(host: Host, gpus: Iterable[Gpu]) -> tuple[MigNode, ...]:
 
 
 def read_devices(host: Host, board: Optional[TegraBoard] = None) -> Devices:
-    """Return every NVIDIA device node with its facts, the GPUs, and the driver's sockets; *board* where it is a Jetson.
+    """Return NVIDIA's device nodes, GPUs and sockets; *board* if the host is a Jetson.
 
-    Order: nodes by path with numbers as numbers; GPUs by PCI address. A node whose number differs from the
-    kernel's is a finding, and is planned all the same.
+    Order: nodes by path with numbers as numbers; GPUs by PCI address. A node whose number differs from the kernel's is
+    planned nevertheless, with a finding.
     """
     gpus, unreadable = _read_gpus(host)
     expected: Iterable[ExpectedNode] = _expected_nodes(host, gpus)
@@ -213,7 +211,7 @@ def read_devices(host: Host, board: Optional[TegraBoard] = None) -> Devices:
 
 
 def restrict_to_source(devices: Devices, serving: SourceResult) -> Devices:
-    """Return *devices* without the GPUs that *serving* does not mean, and without their nodes."""
+    """Return *devices* with only the GPUs of *serving* chosen, and without the nodes of others."""
     meant = serving.nodes or ()
     gpus = {node.gpu for node in devices.nodes if node.target in meant}
     instances = [path for path in meant if "/nvidia-caps/" in path]
@@ -225,10 +223,8 @@ def restrict_to_source(devices: Devices, serving: SourceResult) -> Devices:
         or (instances and "/nvidia-caps/" in node.target and node.target not in instances)
     ]
     location, targets = serving.claims[0].location, [node.target for node in removed]
-    claims, detail = (
-        [Claim("device", path, serving.name, location) for path in targets],
-        f"not among the devices of {location}",
-    )
+    claims = [Claim("device", path, serving.name, location) for path in targets]
+    detail = f"not among the devices of {location}"
     left_out = (claim.decision("left-out", "not-chosen", detail, path=claim.name) for claim in claims)
     return devices._replace(
         gpus=tuple(gpu._replace(chosen=gpu.chosen and gpu.index in gpus) for gpu in devices.gpus),
@@ -239,7 +235,7 @@ def restrict_to_source(devices: Devices, serving: SourceResult) -> Devices:
 
 
 def mps_directory(host: Host) -> str:
-    """Return where an MPS server of the caller's has its pipes."""
+    """Return the pipe directory of the caller's MPS server."""
     return host.variable(MPS_PIPE_DIRECTORY) or "/tmp/nvidia-mps"
 
 
@@ -249,13 +245,12 @@ def is_requested(host: Host, variable: str) -> bool:
 
 
 def requested_nodes(host: Host, variable: str) -> Iterator[ExpectedNode]:
-    """Yield the nodes that *variable* stands for and that exist."""
+    """Yield the existing nodes that *variable* requests."""
     for pattern, driver in GPUDIRECT_NODES[variable].items():
         yield from (ExpectedNode(path, (driver,), "compute", None) for path in glob(host.lenient.dev, pattern))
 
 
 def _storage_files(host: Host) -> Iterator[Outcome]:
-    """Yield the files of the driver root for GPUDirect Storage, if the caller requests it."""
     for path in _STORAGE_FILES if is_requested(host, GDS_VARIABLE) else ():
         claim = Claim("file", path, "devices", GDS_VARIABLE, target=ContainerPath(path))
         resolved = host.lenient.driver.find(path)
@@ -267,7 +262,6 @@ def _storage_files(host: Host) -> Iterator[Outcome]:
 
 
 def _expected_nodes(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[ExpectedNode]:
-    """Yield NVIDIA's nodes below /dev, then the DRM nodes of *gpus*, then those that the caller requests."""
     by_node: dict[Optional[str], Optional[int]] = {gpu.node: gpu.index for gpu in gpus}
     every = host.dev.names("/dev")
     top = [name for name in every if name.startswith("nvidia")]
@@ -287,7 +281,6 @@ def _expected_nodes(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[ExpectedNode]
 
 
 def _sockets(host: Host) -> Iterator[Outcome]:
-    """Yield the driver's sockets below /run, and the MPS directory when it is the caller's own."""
     for name in _SOCKETS:
         claim = Claim("device", f"/run/{name}", "devices", "sockets", target=ContainerPath(f"/run/{name}"))
         candidates = (host.dev.find(f"{base}/{name}") for base in ("/run", "/var/run"))

@@ -1,7 +1,7 @@
-"""The NVIDIA inventory of a host, by the order of truth.
+"""The NVIDIA inventory of a host.
 
-The kernel module's version first; then a source that claims files by name; then completion from the driver itself; then
-the files, which the locator finds; then the device nodes. Everything considered gets a Decision.
+Steps: the version of the kernel module; a source that claims files by name; completion with the claims of the driver
+itself; the device nodes; the files, which the locator finds. Everything considered gets a Decision.
 """
 
 from __future__ import annotations
@@ -59,18 +59,18 @@ FILE_LIST = "/usr/share/nvidia/files.d/sandboxutils-filelist.json"
 NOUVEAU = "/sys/module/nouveau"
 _LIBCUDA_STEM, LIBCUDA = "libcuda.so", "libcuda.so.1"
 _WINDOWS_LIBRARIES = ("libdxcore.so", "libd3d12.so", "libd3d12core.so")
-"""In WSL, with GPUs of any vendor."""
+"""Libraries of WSL for GPUs of any vendor."""
 _OTHER_DRIVER_RULES = ("cuda-compat", "other-driver-version")
-"""Rules that pass over a library because another one serves."""
+"""Rules that reject a library because another one serves."""
 
 
 def read_inventory(
     host: Host, request: Request, listfile: Optional[ListFile] = None, cdi: Union[SourceResult, PassedOver, None] = None
 ) -> Inventory:
-    """Return everything of NVIDIA's driver on *host* that *request* may want, for every capability.
+    """Return everything of NVIDIA's driver on *host* that *request* may need, for all capabilities.
 
-    *listfile* overrides the list file in force; *cdi* is what CDI specs name, if they were asked. Errors:
-    `NothingToBindError` when there is neither a driver library nor a device; `FormatError` for a malformed list file.
+    *listfile* overrides the list file in force; *cdi* is the result of the CDI specs, if these were read. Errors:
+    `NothingToBindError` without any driver library and device; `FormatError` for a malformed list file.
     """
     listfile = listfile or host.liblist(LIST_NAME)
     in_force, shipped = read_tables(listfile, LIST_NAME)
@@ -122,7 +122,7 @@ def _with_mig(host: Host, request: Request, inventory: Inventory) -> Inventory:
 
 
 def _driver(host: Host, kernel: KernelModule, version: Optional[str], kind: DriverKind) -> Driver:
-    # A Jetson's branches differ: 540.4 serves CUDA 12.6, which no other driver below 560 does.
+    # Jetson's branches differ: 540.4 supports CUDA 12.6, which needs 560 elsewhere.
     cuda = None if kind == "tegra" else cuda_max(version)
     return Driver("nvidia", version, kernel.version is None, kernel.version, kind, cuda, host.driver.root)
 
@@ -136,14 +136,13 @@ def _passed_over_decision(passed: PassedOver) -> Decision:
 def _source_failed_findings(
     serving: SourceResult, request: Request, listfile: ListFile, host: Host
 ) -> Iterator[Finding]:
-    """Yield the sources that were asked for by name, or could not be read, and do not serve."""
     for passed in serving.passed_over:
         if request.source == passed.source or passed.code == "unreadable":
             yield container_cli.source_failed_finding(passed, listfile.label, host.driver.root)
 
 
 def _is_driver_library(file: HostFile) -> bool:
-    """Return whether *file* is NVIDIA's: any desktop has vendor-neutral loaders, and any Windows Direct3D's."""
+    # Vendor-neutral loaders and, in WSL, Direct3D exist without NVIDIA's driver.
     return file.group is None and file.soname not in _WINDOWS_LIBRARIES
 
 
@@ -161,13 +160,13 @@ def _choose_source(
     version: Optional[str],
     cdi: Union[SourceResult, PassedOver, None],
 ) -> SourceResult:
-    """Return the source that serves, with those that were asked and do not.
+    """Return the source that serves, with those that were queried and do not.
 
-    A list of a user or site is exclusive: then `auto` asks no other source.
+    A list of a user or site is exclusive: then `auto` queries no other source.
     """
     answer = cdi
     if cdi is None and request.source == "auto" and listfile.shipped and host.driver is not host.dev:
-        # The program loads NVML from the root that it is given: not unasked, from a tree that may be anybody's.
+        # The program would load NVML from that root, which another user may have written: only if requested by name.
         why = "not asked unless by name: the driver root holds no devices, and the program would run its libraries"
         answer = PassedOver(container_cli.SOURCE, "other-root", why)
     elif cdi is None and (request.source == container_cli.SOURCE or (request.source == "auto" and listfile.shipped)):
@@ -188,7 +187,7 @@ def _board(host: Host, search: Search) -> TegraBoard:
 
 
 def _read_file_list(host: Host) -> tuple[list[Claim], list[Finding]]:
-    """Return the libraries in the driver's own file list (drivers since 570 on x86-64), and what is wrong with it."""
+    """Return the libraries in the driver's own file list (since 570, x86-64), and findings about that list."""
     data = host.driver.read(FILE_LIST)
     if isinstance(data, Missing):
         return [], []
@@ -203,7 +202,7 @@ def _read_file_list(host: Host) -> tuple[list[Claim], list[Finding]]:
 
 
 def _unversioned_libraries(search: Search) -> Iterator[Claim]:
-    """Yield the driver's libraries that Windows, or the container around this process, has: no name has a version."""
+    """Yield the driver's libraries of Windows, or of a container around this process: their names have no version."""
     for directory in search.preferred_directories:
         for name in search.tree.names(directory):
             if ".so" in name and (name.startswith(("libcuda", "libnvidia-")) or directory.startswith(WSL_DRIVERS)):
@@ -213,9 +212,9 @@ def _unversioned_libraries(search: Search) -> Iterator[Claim]:
 def _completion(
     serving: SourceResult, shipped: NameTable, version: Optional[str], completion: bool, listed: Iterable[Claim]
 ) -> list[Claim]:
-    """Return the claims of the driver itself: *listed* in its own file list or brought, or by the names of its files.
+    """Return the claims of the driver itself: *listed* ones, its version in file names, and the shipped list.
 
-    Without completion (*completion*), and where *serving* is exclusive, they are reported and not taken.
+    Without *completion*, and where *serving* is exclusive, they are reported, not taken.
     """
     source = "driver" if serving.name == "driver" else "completion"
     not_in_list = serving.exclusive or not (completion or source == "driver")
@@ -233,10 +232,10 @@ def _completion(
 def _search(
     host: Host, request: Request, cache: Optional[LdCache], kernel: KernelModule, windows: Optional[WslDriver]
 ) -> Search:
-    """Return the search for files of version V, with the directories that hold libcuda before the known ones.
+    """Return the search for the files of the driver's version, with the directories of libcuda before the known ones.
 
-    Of Windows' driver: of files that carry no version, with its own directories before the ld cache, which also names
-    what Linux packages have brought.
+    With Windows' driver: for files without a version, in its directories before the ld cache, which also contains the
+    libraries of Linux packages.
     """
     machine_arch = architecture(host.uname.machine)
     compat32 = "compat32" in request.capabilities
@@ -257,7 +256,7 @@ def _search(
         if isinstance(judged := search.judge(candidate), Accepted) and judged.arch == machine_arch.name
     ]
     version = kernel.version
-    if version is None and not is_windows:  # V of the file that libcuda leads to
+    if version is None and not is_windows:  # the version of the file to which libcuda leads
         rank = {LIBCUDA: 0, _LIBCUDA_STEM: 1}
         by_name = sorted(libcudas, key=lambda found: rank.get(found[0].name, 2))
         carried = (accepted.version or driver_version_of(candidate.name) for candidate, accepted in by_name)
@@ -275,9 +274,9 @@ def _search(
 def _search_with_modules(
     host: Host, request: Request, cache: Optional[LdCache], kernel: KernelModule, windows: Optional[WslDriver]
 ) -> tuple[Search, list[Finding]]:
-    """Return the search. Where it finds no libcuda of the loaded driver, LD_LIBRARY_PATH counts as --library-path.
+    """Return the search. If it finds no libcuda of the loaded driver, it is extended by LD_LIBRARY_PATH.
 
-    A module of a cluster sets it. Only the directories with that libcuda count, each with a finding.
+    Environment modules of clusters set that. Only directories with that libcuda are added, each with a finding.
     """
     search = _search(host, request, cache, kernel, windows)
     module_directories: list[RootedPath] = []
@@ -308,7 +307,6 @@ def _driver_findings(
     decisions: list[Decision],
     label: str,
 ) -> list[Finding]:
-    """Return the findings about manifests, versions and libraries; *label* is the list in force."""
     return [
         *(finding("bad-icd", subject=d.subject, where=d.path, why=d.detail) for d in decisions if d.rule == "bad-icd"),
         *_not_loaded(host, driver, kernel),
@@ -319,7 +317,7 @@ def _driver_findings(
 
 
 def nouveau_finding(host: Host) -> Finding:
-    """Return the finding that nouveau has the GPUs of *host*: only one driver can have them."""
+    """Return the finding that nouveau is bound to the GPUs of *host*, which excludes NVIDIA's driver."""
     where = ", ".join((NOUVEAU, *pci_devices(host, *NVIDIA_PCI_CLASS)))
     return finding("nouveau", subject="nouveau", where=where)
 
@@ -344,7 +342,7 @@ def _not_loaded(host: Host, driver: Driver, kernel: KernelModule) -> Iterator[Fi
 
 
 def _other_versions(driver: Driver, kernel: KernelModule, libraries: Libraries) -> Iterator[Finding]:
-    """Yield a finding for each other driver: a warning if the right one is there, too, else an error."""
+    """Yield a finding for each other driver: a warning if the right one also exists, else an error."""
     others: dict[str, set[str]] = {}
     for path in (decision.path for decision in libraries.decisions if decision.rule == "other-driver-version"):
         carried = driver_version_of(path or "")
@@ -371,16 +369,16 @@ def _no_libcuda(host: Host, search: Search, libraries: Libraries) -> Iterator[Fi
 
 
 def unusable_library_facts(host: Host, decisions: Iterable[Decision], soname: str) -> Optional[dict[str, Any]]:
-    """Return the case and the facts of a finding that library *soname* exists and cannot be used; else None.
+    """Return case and facts of the finding that library *soname* exists, but is unusable; else None.
 
-    A stub is reported as one. Of several files the first is reported: the loader finds it first, too.
+    Stubs have a separate case. Of other files the first is reported, which the loader finds first.
     """
     refused = [d for d in decisions if d.subject == soname and d.verdict == "rejected" and d.path]
     stubs = [d.path for d in refused if d.rule == "stub"]
     if stubs:
         return {"case": "stub", "where": ", ".join(f"{path} (a stub)" for path in dict.fromkeys(stubs))}
     tree = host.driver.lenient
-    # A file that only an old cache names does not exist.
+    # An outdated cache may name files that do not exist.
     broken = next(
         (d for d in refused if d.rule not in _OTHER_DRIVER_RULES and tree.lstat(d.path or "") != ABSENT), None
     )
@@ -414,14 +412,13 @@ def _not_in_list(libraries: Libraries, label: str) -> Iterator[Finding]:
 
 
 def has_libcuda(files: Iterable[HostFile]) -> bool:
-    """Return whether there is a libcuda among *files*."""
+    """Return whether *files* contain libcuda."""
     return any(LIBCUDA in file.names for file in files)
 
 
 def _nothing_to_bind_error(
     host: Host, kernel: KernelModule, search: Search, ignored: Iterable[Finding] = ()
 ) -> NothingToBindError:
-    """Return the error that names the places searched, what was *ignored*, and whether another driver owns the GPU."""
     why, hint = kernel.why or "no file matches", "on a GPU node: install the driver, or give --root"
     if host.dev.has(DXG):
         why, hint = f"{DXG} is there, and no driver of NVIDIA's in Windows", "install NVIDIA's driver in Windows"

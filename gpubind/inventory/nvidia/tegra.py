@@ -1,4 +1,4 @@
-"""Jetson and other boards with Tegra: what of the host their lists of files and nodes claim, and the GPU in the chip.
+"""Jetson and other boards with Tegra: the claims of their lists of files and nodes, and the integrated GPU.
 
 Sources: nvidia-container-toolkit `internal/platform-support/tegra` and `pkg/nvcdi/lib-csv.go`; the lists of JetPack 5,
 6 and 7 in its testdata/lookup and in OE4T's meta-tegra.
@@ -32,7 +32,7 @@ from gpubind.model.layouts import (
 )
 
 _BASE_LISTS = ("devices.csv", "drivers.csv", "l4t.csv")
-"""The lists that containers get. Any others are those of optional packages: CUDA, TensorRT."""
+"""The lists for all containers. Others are for optional packages: CUDA, TensorRT."""
 _ALL_LISTS = "csv-mounts=all"
 """The value of NVIDIA_REQUIRE_JETPACK that requests every list."""
 MODEL = "/proc/device-tree/model"
@@ -45,18 +45,18 @@ _LINKS_REASON = "links to nodes by their address: programs open the nodes"
 
 
 class TegraBoard(NamedTuple):
-    """What a board needs in a container, by its lists; where there are none, by what such boards are known to have."""
+    """The needs of a board in a container, from its lists; without lists, the known files and nodes of such boards."""
 
     nodes: tuple[str, ...]
-    """Those of the device nodes that exist."""
+    """Existing device nodes."""
     files: tuple[Claim, ...]
     decisions: tuple[Decision, ...]
     findings: tuple[Finding, ...]
 
 
 def read_board(host: Host, search: Search) -> TegraBoard:
-    """Return what *host*, a board with Tegra, needs in a container."""
-    directory = _directory(host)
+    """Return the needs of *host*, a board with Tegra."""
+    directory = _list_directory(host)
     names = [name for name in host.dev.names(directory) if name.lower().endswith(".csv") and name != ".csv"]
     chosen_names = (
         names if host.variable(REQUIRE_JETPACK) == _ALL_LISTS else [name for name in names if name in _BASE_LISTS]
@@ -64,7 +64,7 @@ def read_board(host: Host, search: Search) -> TegraBoard:
     entries: list[tuple[str, MountSpec]] = []
     findings: list[Finding] = []
     for path in (f"{directory}/{name}" for name in chosen_names):
-        data = host.lenient.dev.read(path)  # older records name the lists, and have no more of them
+        data = host.lenient.dev.read(path)  # older records contain only the names of lists
         if isinstance(data, Missing):
             findings.append(finding("bad-tegra-list", subject=path, case="unread", where=path, why=str(data)))
             continue
@@ -93,8 +93,7 @@ def _no_lists_finding(directory: str) -> Finding:
     return finding("tegra", subject=TEGRA_RELEASE, case="no-lists", severity="note", where=f"{directory}/*.csv")
 
 
-def _directory(host: Host) -> str:
-    """Return where the lists are: the toolkit's configuration may say."""
+def _list_directory(host: Host) -> str:
     from gpubind.formats.driver.engines import TOOLKIT_FILE, parse_mount_spec_path  # few hosts are such boards
 
     data = host.dev.read(TOOLKIT_FILE)
@@ -107,7 +106,7 @@ def _directory(host: Host) -> str:
 def _listed(
     host: Host, search: Search, entries: Iterable[tuple[str, MountSpec]]
 ) -> tuple[list[str], list[Claim], list[Decision]]:
-    """Return the nodes, the claims on files, and the Decisions of the lines *entries*, each with its place."""
+    """Return nodes, claims on files, and Decisions for *entries*: locations and lines."""
     nodes: list[str] = []
     files: list[Claim] = []
     decisions: list[Decision] = []
@@ -128,9 +127,9 @@ def _listed(
 
 
 def _claims(search: Search, claim: Claim, loaded: frozenset[str]) -> Iterator[Claim]:
-    """Yield the claims of one line: on libraries where a loader looks, on programs, on files at their own path.
+    """Yield the claims of one line: on libraries in directories of a loader, on programs, on files at their own path.
 
-    What Yocto's layout lacks is in a separate directory, at the paths of NVIDIA's Ubuntu.
+    Files that do not fit Yocto's layout are in a separate directory, with their paths in NVIDIA's Ubuntu.
     """
     tree = search.tree.lenient
     paths = glob_or_note(tree, claim.name) or glob_or_note(tree, TEGRA_PASSTHROUGH + claim.name)
@@ -145,9 +144,7 @@ def _claims(search: Search, claim: Claim, loaded: frozenset[str]) -> Iterator[Cl
 
 
 def _library_directories(search: Search) -> frozenset[str]:
-    """Return the directories where a loader finds libraries, resolved: elsewhere, `.so` is a module that one program
-    opens by its path.
-    """
+    """Return the resolved directories of loaders. Elsewhere `.so` is a module that one program opens by its path."""
     cached = {dirname(entry.path) for entry in search.cache or () if entry.path.startswith("/")}
     passed = (TEGRA_PASSTHROUGH + directory for directory in search.directories)
     resolved = (search.tree.lenient.resolve(path) for path in (*sorted(cached), *passed))
@@ -166,10 +163,9 @@ def _known_libraries(search: Search) -> Iterator[Claim]:
 def merge_board_nodes(
     board: TegraBoard, nodes: Iterable[ExpectedNode], gpus: tuple[Gpu, ...]
 ) -> tuple[ExpectedNode, ...]:
-    """Return *nodes* with those of *board*. A node of a GPU belongs to the one in the chip, unless another has it.
+    """Return *nodes* with those of *board*. GPU nodes belong to the integrated GPU, unless another GPU has them.
 
-    Of two GPUs, both get what controls the chip's, as with NVIDIA's toolkit.
-
+    With a second GPU, each choice gets the control nodes of the integrated GPU, as with NVIDIA's toolkit.
     CUDA needs a render node: without one, cuInit fails with 801 (JetPack 6.2).
     """
     nodes_by_path = {node.path: node for node in nodes}
@@ -187,7 +183,7 @@ def merge_board_nodes(
 
 
 def integrated_gpu(host: Host, board: TegraBoard) -> tuple[Gpu, ...]:
-    """Return the GPU in the chip, which no file of the driver describes; nothing where its nodes are missing."""
+    """Return the integrated GPU, which no file of the driver describes; nothing if its nodes are missing."""
     if not any(re.fullmatch(TEGRA_CONTROL, path) for path in board.nodes):
         return ()
     model = (host.lenient.dev.text(MODEL) or "").strip("\0\n")
@@ -195,7 +191,7 @@ def integrated_gpu(host: Host, board: TegraBoard) -> tuple[Gpu, ...]:
 
 
 def missing_nodes(board: TegraBoard, gpus: tuple[Gpu, ...]) -> Iterator[Finding]:
-    """Yield the finding that CUDA cannot work for want of nodes."""
+    """Yield the finding that nodes are missing without which CUDA fails."""
     missing = [
         *([] if _MEMORY_NODE in board.nodes else [_MEMORY_NODE]),
         *([] if gpus else ["/dev/nvhost-ctrl-gpu", "/dev/nvgpu/*/ctrl"]),

@@ -1,6 +1,6 @@
-"""Windows' driver in Linux (WSL 2): the files that a container needs at their own paths.
+"""Windows' driver in Linux (WSL 2): the files that a container needs at their host paths.
 
-libcuda and NVML in /usr/lib/wsl/lib ask Windows for the driver's directory, and load the rest from there.
+libcuda and NVML in /usr/lib/wsl/lib query Windows for the driver's directory, and load other libraries from there.
 Source: nvidia-container-toolkit `pkg/nvcdi/driver-wsl.go`.
 """
 
@@ -16,18 +16,18 @@ from gpubind.model import ContainerPath, Decision, Finding, HostFile, Missing, f
 from gpubind.model.layouts import DXG, WSL_DRIVERS, WSL_LIBRARIES
 
 _DXCORE = f"{WSL_LIBRARIES}/libdxcore.so"
-"""The way to Windows' drivers: some programs open it by its path."""
+"""The interface to Windows' drivers: some programs open it by its path."""
 
 
 class WslDriver(NamedTuple):
-    """The driver that Windows shows."""
+    """The driver that Windows provides."""
 
     stores: tuple[str, ...]
     files: tuple[HostFile, ...]
     decisions: tuple[Decision, ...]
 
     def missing_part_findings(self, nodes: Iterable[str], has_libcuda: bool) -> Iterator[Finding]:
-        """Yield a finding for a part that the container lacks, and without which libcuda finds no GPU."""
+        """Yield a finding for each missing part without which libcuda finds no GPU."""
         if DXG not in nodes:
             yield finding("wsl", case="no-node", severity="warning", subject=DXG, where=DXG)
         if has_libcuda and not self.stores:
@@ -35,7 +35,7 @@ class WslDriver(NamedTuple):
 
 
 def read_windows(host: Host) -> WslDriver:
-    """Return the directories of the driver in use, and their files; none if there is no such directory."""
+    """Return the directories of the driver in use, and their files."""
     stores, others = driver_stores(host.driver)
     files, decisions = partition_outcomes(_files(host, stores))
     detail = "fewer of its files are in /usr/lib/wsl/lib than of the driver in use"
