@@ -19,7 +19,7 @@ def cdi(host: Host, query: PlanQuery) -> CdiListing:
     """
     request = query.validated_request()
     for directory in request.cdi_directories:
-        host.dev.list(directory)  # a record that does not cover it cannot answer
+        host.dev.list(directory)  # raises if a record does not cover the directory
     inventories: tuple[Inventory, ...] = ()
     with suppress(NothingToBindError):
         inventories = read_inventories(host, request).inventories

@@ -1,4 +1,4 @@
-"""check: what will not work, on each host, with each image."""
+"""check: what will fail, on each host, with each image."""
 
 from __future__ import annotations
 
@@ -36,41 +36,41 @@ if TYPE_CHECKING:
 
 
 class CheckRequest(NamedTuple):
-    """What is asked of each check."""
+    """The options of a check."""
 
     query: PlanQuery = PlanQuery()
     backend: Optional[str] = None
     """The name of a runtime, or `auto`."""
     arguments: tuple[str, ...] = ()
-    """The user's own, for the runtime."""
+    """The user's arguments for the runtime."""
     allow_writable: bool = False
     program: Optional[str] = None
     user: Optional[str] = None
-    """The user who may open the nodes and files, or may not; None is the caller."""
+    """The user whose access to nodes and files is checked; None for the caller."""
     only: tuple[str, ...] = ()
-    """The codes that are counted; empty for all."""
+    """The codes that count; empty for all."""
     reasons: Reasons = MappingProxyType({})
-    """Why findings are ignored."""
+    """The reasons to ignore findings."""
     severities: Severities = MappingProxyType({})
-    """Those that the site sets."""
+    """The severities that the site sets."""
     expected: tuple[Expectation, ...] = ()
-    """What each host is to have."""
+    """What each host must have."""
     linked: bool = False
-    """Whether the report has what the plan's files are linked with."""
+    """Whether the report has the files with which the plan's files are linked."""
     lists_rules: bool = False
-    """Whether the report names the rules that found nothing."""
+    """Whether the report lists the rules without findings."""
     tries: bool = False
-    """Whether the container is started, to see what is predicted."""
+    """Whether the container is started, to compare it with the predictions."""
     gpu_code: bool = True
-    """Whether the GPU code of the image is read."""
+    """Whether the image's GPU code is read."""
     policy: Optional[Policy] = None
-    """With what images are compared, instead of hosts."""
+    """The policy with which images are compared instead of hosts."""
 
 
 def check_each(request: CheckRequest, images: Sequence[Optional[str]], hosts: Sequence[HostRef]) -> list[Report]:
-    """Return the outcome for each of *images* on each of *hosts*; None stands for no image.
+    """Return the report on each of *images* on each of *hosts*; None stands for no image.
 
-    The outcome of a check that fails is a finding. Errors: the one error with which all of them fail.
+    If a check fails, its report has the error as a finding. Errors: the one error with which all checks fail.
     """
     from gpubind.image.open import OpenImages
 
@@ -85,7 +85,7 @@ def check_each(request: CheckRequest, images: Sequence[Optional[str]], hosts: Se
                     reports.append(_check(request, host, image, opened))
                 except GpubindError as error:
                     errors.append(error)
-                    # Counted whatever --only names: it is not known that all is well.
+                    # This finding is reported whatever --only names: the host or image was not checked.
                     finding = not_checked(error, image if image and opened.has_raised(error) else host.label)
                     checked = Checked(**_checked_subjects(request, host, image))
                     failed = make_report(None, [finding], request.reasons, [(finding.code, "host")], checked=checked)
@@ -96,14 +96,13 @@ def check_each(request: CheckRequest, images: Sequence[Optional[str]], hosts: Se
 
 
 def _checked_subjects(request: CheckRequest, host: HostRef, image: Optional[str]) -> dict[str, Optional[str]]:
-    """Return what is checked, with the members of `Checked`: *image* on *host*, or with a policy."""
     policy = request.policy
     subjects = {"host": host.label, "user": request.user} if policy is None else {"policy": policy.source_file}
     return {**subjects, "image": image, "program": request.program}
 
 
 def not_checked(error: GpubindError, subject: str) -> Finding:
-    """Return the finding that *error* kept *subject*, an image or a host, from being checked, while others were."""
+    """Return the finding that *subject*, an image or a host, was not checked because of *error*."""
     hint = error.hint or f"`gpubind explain {error.code}` says what that means"
     where = error.where or None
     return finding(
@@ -112,7 +111,7 @@ def not_checked(error: GpubindError, subject: str) -> Finding:
 
 
 def _check(request: CheckRequest, host_ref: HostRef, image: Optional[str], opened: OpenImages) -> Report:
-    """Return the outcome for one image on one host. Errors: those of opening, planning and preparing."""
+    """Errors: those of opening, planning and preparing."""
     if request.policy is not None and image is not None:
         return _compare(request, image, request.policy, opened)
     with host_ref.open() as host:
@@ -135,7 +134,7 @@ def _check_on(
 def _start(
     request: CheckRequest, host: Host, host_ref: HostRef, image: Optional[str]
 ) -> tuple[Optional[Runtime], Optional[ImageReference]]:
-    """Return the runtime that will start *image*, None if it is not named, or not known; and what it starts.
+    """Return the runtime, None if it is unknown, and the reference of the image that it will start.
 
     Errors: as `parse_reference`, `choose_runtime`; with `tries`, as `read_trial`.
     """
@@ -162,7 +161,7 @@ def _make_preflight(
     runtime: Optional[Runtime],
     tried: Optional[ImageReference],
 ) -> Preflight:
-    """Return what the rules inspect; *tried* is started to see it, if it is given. Errors: as `make_preflight`."""
+    """Return the input of the rules. If *tried* is given, start it first. Errors: as `make_preflight`."""
     preflight = make_preflight(
         host,
         query_or_plan,
@@ -186,7 +185,6 @@ def _make_preflight(
 def _check_preflight(
     request: CheckRequest, preflight: Preflight, image: Optional[Image], subjects: Mapping[str, Optional[str]]
 ) -> Report:
-    """Return what the rules find in *preflight*, called as *subjects* says."""
     rules = [(rule.code, rule.needs) for rule in table.applicable_rules(preflight)] if request.lists_rules else ()
     expected = " and ".join(expectation.source_file for expectation in request.expected) or None
     report = make_report(
@@ -206,7 +204,7 @@ def _check_preflight(
 
 
 def _compare(request: CheckRequest, image_name: str, policy: Policy, opened: OpenImages) -> Report:
-    """Return the outcome for one image and *policy*: of one for several architectures, for each that it names.
+    """Return the report on one image and *policy*. An image index is read for each architecture of the policy.
 
     Errors: those of opening, and of `read_needs`.
     """
@@ -237,7 +235,7 @@ def _compare(request: CheckRequest, image_name: str, policy: Policy, opened: Ope
 
 
 def errors_of(host: Host, plan: Plan, request: CheckRequest) -> list[Finding]:
-    """Return the errors of *plan* and of a check of *host*, as *request* counts them."""
+    """Return the error findings of a check of *plan* on *host*, as *request* counts them."""
     report = _check_preflight(request, _make_preflight(request, host, plan, None, None, None), None, {})
     return [finding for finding in report.findings if finding.severity == "error"]
 
@@ -254,12 +252,12 @@ def check(
     program: Optional[str] = None,
     try_: bool = False,
 ) -> tuple[Finding, ...]:
-    """Return what will not work with *plan* on *host*, in *image* if one is given: errors first, then by code.
+    """Return what will fail with *plan* on *host*, in *image* if one is given: errors first, then by code.
 
-    *backend* is the name of the runtime that will start it, with the user's own *arguments* for it: the plan should be
-    one for that runtime (see `open_runtime`). *allow_writable*: a runtime without a read-only bind will do. *program*
-    is what will run, as the image has it. *try_*: a container is started by that runtime, or by the first that starts
-    such an image, and what its loader and the driver say there is compared with what is predicted.
+    *backend*: the name of the runtime that will start the container, with the user's *arguments* for it. The plan
+    should be one for that runtime (see `open_runtime`). *allow_writable*: accept a runtime without read-only binds.
+    *program*: the program that will run, a path or a name in the image. *try_*: start a container by that runtime, or
+    by the first that starts such an image, and compare the answers of its loader and driver with the predictions.
     Errors: `UsageError` (codes `program-without-image`, `try-without-image`, `unknown-backend`, `incomplete-argument`;
     `other-host` for a plan whose driver is not on *host*; with *try_* `host-to-start`, and `other-layout` as in
     `words`); with *try_* also `RuntimeLimitError` for a runtime that is missing, or cannot express the plan.
@@ -288,10 +286,10 @@ def report(
     severities: Mapping[str, str] = MappingProxyType({}),
     gpu_code: bool = True,
 ) -> Report:
-    """Return the outcome of `check`, as `gpubind check` reports it; its `to_dict()` is `gpubind check --json`.
+    """Return the report of `check`, as `gpubind check` prints it; its `to_dict()` is `gpubind check --json`.
 
     *only*: the codes to count. *ignore*: reasons to ignore findings, *severities*: other severities, each by CODE or
-    CODE:SUBJECT. *gpu_code*: whether the GPU code of the program, or of the frameworks in the image, is read. The other
+    CODE:SUBJECT. *gpu_code*: whether to read the GPU code of the program, or of the image's frameworks. The other
     arguments are those of `check`. Errors: as `check`; `UsageError` (codes `unknown-code`, `wrong-type`).
     """
     site_severities = {}
@@ -319,7 +317,7 @@ def report(
 
 
 def _plan_preflight(request: CheckRequest, host: Host, plan: Plan, image: Optional[Image]) -> Preflight:
-    """Return what the rules inspect of *plan*. Errors: as `check`."""
+    """Errors: as `check`."""
     if request.program is not None and image is None:
         raise UsageError("program-without-image", "a program is looked for in an image, and none is given")
     runtime = get_runtime(request.backend) if request.backend is not None else None
@@ -344,10 +342,9 @@ def check_document(
     program: Optional[str] = None,
     backend: Optional[str] = None,
 ) -> dict[str, Any]:
-    """Return the document `gpubind.check/1` of the *findings* of `check`: that of `gpubind check --json`.
+    """Return the document `gpubind.check/1` of the *findings* of `check`, as `gpubind check --json` prints it.
 
-    *host* and *reference*, of the image, are the names by which people know them. Its `gpu_code` is that of the
-    frameworks in the image.
+    *host* and *reference* (of the image) are names for people. Its `gpu_code` is that of the image's frameworks.
     """
     from gpubind.image.gpucode import read_gpu_code
 

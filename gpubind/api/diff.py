@@ -1,4 +1,4 @@
-"""diff: how hosts differ. Snapshots of plans, records, this machine and driver roots are compared."""
+"""diff: how hosts differ. Compares snapshots of plans, records, this machine and driver roots."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from gpubind.rules.table import check
 
 LIVE, STDIN = "live", "-"
 OWN = "gpubind"
-"""The name of the plan that is not --like another program's."""
+"""The name of gpubind's own plan among those of --like."""
 _HOST_VARIABLES = (*SEARCHED, ROCM_PATH)
-"""The variables that say where a host has its programs and files; all others are those of a job."""
+"""The variables that name the directories of a host's programs and files. All others belong to a job."""
 _IS_PLAN = re.compile(rb'"schema"\s*:\s*"gpubind\.plan/')
 
 
@@ -45,10 +45,10 @@ class Compared(NamedTuple):
     """One of the things to compare."""
 
     argument: str
-    """On the command line."""
+    """Its argument on the command line."""
     subject: Union[Host, Plan]
     is_root: bool = False
-    """Whether it is a directory with a driver: the rest is of this machine, and is not compared."""
+    """Whether it is a directory with a driver: only the driver is compared, as the rest is this machine."""
 
     def __enter__(self) -> Compared:
         return self
@@ -59,13 +59,13 @@ class Compared(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Return the name of the machine, if it is known; else that of the file, without its ending."""
+        """Return the name of the machine if known; else that of the file, without its ending."""
         hostname = self.subject.hostname if isinstance(self.subject, Host) and not self.is_root else None
         return host_name(self.argument, hostname)
 
 
 def _open_compared(name: str, standard_input: bytes = b"") -> Compared:
-    """Return what *name* names: `live`, a plan, a record or a bundled one, a driver root, or `-`, *standard_input*.
+    """Open *name*: `live`, a plan, a record or a bundled one, a driver root, or `-` for *standard_input*.
 
     Errors: as `open_host`; `FormatError` (codes `bad-plan`, `bad-record`, `newer-record`).
     """
@@ -82,33 +82,31 @@ def _open_compared(name: str, standard_input: bytes = b"") -> Compared:
 
 
 def parse_host_or_plan(name: str, data: bytes) -> Union[Host, Plan]:
-    """Return the plan or the recorded host in *data*, called *name*. Errors: `FormatError`."""
+    """Return the plan or the recorded host in *data*, named *name*. Errors: `FormatError`."""
     if _IS_PLAN.search(data) is not None:
         return Plan.from_dict(parse_json(data, SIZE_LIMIT, DOCUMENT_DECODER.format, allow_surrogates=True))
     return RecordedHost(parse_record(data), basename(name))
 
 
 class DiffRequest(NamedTuple):
-    """What is to be compared."""
-
     names: tuple[str, ...]
-    """As `_open_compared` takes them."""
+    """The things to compare, as `_open_compared` takes them."""
     query: PlanQuery = PlanQuery()
     flavours: tuple[str, ...] = ()
-    """The programs of `--like`, as each of which each host is seen; empty for gpubind's own plan."""
+    """The programs of `--like`: each host is compared as each of them plans it. Empty for gpubind's own plan."""
     images: tuple[str, ...] = ()
-    """If there are some, only what a check says of these is compared."""
+    """If there are some, only the findings of checks of these images are compared."""
     standard_input: bytes = b""
     """A plan or record for the name `-`."""
 
 
 def compare_named(request: DiffRequest) -> Comparison:
-    """Return the groups of equal things, and how the others differ. Errors: as `snapshots`."""
+    """Return the groups of equal hosts and how the other hosts differ. Errors: as `snapshots`."""
     return compare(snapshots(request))
 
 
 def snapshots(request: DiffRequest, *, is_compared: bool = True) -> list[Snapshot]:
-    """Return a snapshot of each named thing, as each of the flavours sees it, if there are some.
+    """Return a snapshot of each named thing, for each of the flavours if there are some.
 
     One host and one flavour are compared with each other. One thing is enough if it is not *is_compared*.
 
@@ -122,7 +120,7 @@ def snapshots(request: DiffRequest, *, is_compared: bool = True) -> list[Snapsho
         hint = "name two or more of: a plan, a record, `live`, a directory; or one of them with --like"
         raise UsageError("nothing-to-compare", "there is one thing only, and nothing to compare it with", hint=hint)
     queries = [query._replace(request=query.request._replace(like=view)) for view in views]
-    if None in views:  # the options are about gpubind's own plan
+    if None in views:  # the options apply to gpubind's own plan
         queries = [view_query._replace(own_only=frozenset(query.request._fields)) for view_query in queries]
     names, snapshot_list, has_plan, roots = [], [], False, 0
     with OpenImages() as opened:
@@ -134,9 +132,9 @@ def snapshots(request: DiffRequest, *, is_compared: bool = True) -> list[Snapsho
                     raise UsageError("plan-not-host", "a plan takes the place of a host", where=argument, why=why)
                 names.append(compared.name)
                 for view_query in queries:
-                    renew()  # each has the bounds of a separate command
+                    renew()  # each host has the bounds of a separate command
                     snapshot_list.append(_snapshot(compared.subject, view_query, images, opened))
-    if len(views) > 1 and None in views:  # other programs have no plan of drivers and nodes
+    if len(views) > 1 and None in views:  # other programs plan no drivers and nodes
         snapshot_list = [snapshot.only((*FILES, "variable")) for snapshot in snapshot_list]
     snapshot_list = [snapshot.as_of_root for snapshot in snapshot_list] if 0 < roots < len(arguments) else snapshot_list
     snapshot_list = [snapshot.as_of_plan for snapshot in snapshot_list] if has_plan else snapshot_list
@@ -146,7 +144,7 @@ def snapshots(request: DiffRequest, *, is_compared: bool = True) -> list[Snapsho
 
 
 def _unique_names(arguments: Sequence[str], names: Sequence[str], views: Sequence[Optional[str]]) -> list[str]:
-    """Return the names of snapshots; of things that have the same name, what was given."""
+    """Return the names of snapshots. Equal names are replaced by the arguments."""
     number = Counter(names)
     unique = [name if number[name] == 1 else argument for argument, name in zip(arguments, names)]
     return [name if len(views) == 1 else f"{name} ({view or OWN})" for name in unique for view in views]
@@ -163,23 +161,20 @@ def _snapshot(of: Union[Host, Plan], query: PlanQuery, images: Sequence[str], op
 
 
 def without_job(host: Host) -> Host:
-    """Return *host* without the variables of the job that asks."""
+    """Return *host* without the variables of the current job."""
     host_copy = copy(host)
     host_copy.environ = {name: value for name, value in host.environ.items() if name in _HOST_VARIABLES}
     return host_copy
 
 
 def take_snapshot(name: str, host: Host, query: PlanQuery) -> Snapshot:
-    """Return the snapshot of *host*, called *name*, with what a check of it finds. Errors: as `plan_host`."""
+    """Return the snapshot of *host*, named *name*, with the findings of its check. Errors: as `plan_host`."""
     preflight = make_preflight(without_job(host), query)
     return snapshot_of(name, preflight.plan, check(preflight), host.uname.release)
 
 
 def _check_images(name: str, host: Host, query: PlanQuery, images: Iterable[tuple[str, Image]]) -> Snapshot:
-    """Return what a check says of *host*, and what in addition of each of *images*, taken one after the other.
-
-    Errors: as `plan_host`.
-    """
+    """Errors: as `plan_host`."""
     host = without_job(host)
     preflight = make_preflight(host, query)
     of_host = check(preflight)
@@ -194,8 +189,8 @@ def _check_images(name: str, host: Host, query: PlanQuery, images: Iterable[tupl
 
 @verb
 def diff(plans: Mapping[str, Plan]) -> Comparison:
-    """Return the groups of equal *plans*, by the names of their hosts, and in what the others differ.
+    """Return the groups of equal *plans*, by the names of their hosts, and how the other plans differ.
 
-    What is compared is what `gpubind diff` compares of documents of plans.
+    It compares the same members as `gpubind diff` on documents of plans.
     """
     return compare(snapshot_of(name, plan) for name, plan in plans.items())

@@ -1,4 +1,4 @@
-"""explain: what a code, a message or a log means, and why a file is in a plan or not."""
+"""explain: the meaning of a code, a message or a log, and why a plan has or lacks a file."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from gpubind.model.notice import Message, Notice, ignore
 explain = verb(decisions.explain)
 
 _ABOUT_THE_HOST = ("not-looked-at", "writable-by-others")
-"""Findings about the files that the answer depends on."""
+"""Findings about the files on which the answer depends."""
 _LONGEST = 200
-"""Characters of a name or message that an error repeats."""
+"""The number of characters of a name or message that an error repeats."""
 _LOGS = (".log", ".out", ".err", ".txt")
-"""How the names of logs end, as Slurm and people write them."""
+"""The suffixes of logs, as Slurm and people name them."""
 _NAME = re.compile(r"[^\s`'\"<>|;:()]+")
-"""What may be a name of a plan."""
+"""A possible name of a plan."""
 
 
 class LogInput(NamedTuple):
@@ -46,16 +46,16 @@ class LogInput(NamedTuple):
 
 
 class LogFiles(NamedTuple):
-    """How the caller reads files that may be logs."""
+    """The caller's functions for files that may be logs."""
 
     is_log_file: Callable[[str], bool]
-    """Whether there is a file at a path that may be a log."""
+    """Whether the file at a path may be a log."""
     read: Callable[[str], Iterable[bytes]]
-    """Returns its blocks."""
+    """Returns the blocks of the file."""
 
 
 class ExplainRequest(NamedTuple):
-    """What is to be explained, and where names are looked up."""
+    """What to explain, and where to look up names."""
 
     text: str
     """A code, a message, a name of a plan, or the path of a log; empty for every code."""
@@ -63,14 +63,14 @@ class ExplainRequest(NamedTuple):
     """Makes the plan in which names are looked up; called for a name, or for the library of a message."""
     log_files: LogFiles
     log: Optional[LogInput] = None
-    """A log in the place of `asked`."""
+    """A log, in place of `text`."""
     is_full: bool = False
-    """Whether also the first of several messages has what the plan decided about its library."""
+    """Whether the first of several messages also has the plan's Decision on its library."""
     report: Callable[[Message], None] = ignore
 
 
 def explain_any(request: ExplainRequest) -> Answer:
-    """Return the answer to *request*. Findings about the files on which the answer depends are reported.
+    """Return the answer to *request*, and report findings about the files on which it depends.
 
     Errors: `UsageError` (codes `unknown-code`, `empty-log`); `HostReadError` for a log that cannot be read; for a name,
     those of the plan.
@@ -82,7 +82,6 @@ def explain_any(request: ExplainRequest) -> Answer:
 
 
 def _explain_text(request: ExplainRequest) -> Answer:
-    """Return the answer to a code, a message, a part of one, a name of a plan, or the path of a log."""
     text, is_log_file = request.text, request.log_files.is_log_file
     if not text.strip():
         return Answer(None, codes=tuple(code for code, _ in codes()))
@@ -107,7 +106,7 @@ def _explain_text(request: ExplainRequest) -> Answer:
 
 
 def _explain_name_or_log(request: ExplainRequest) -> Answer:
-    """Return the answer to a text file: what the plan decided about it; of any other file, its messages."""
+    """For a text file that a plan names, return the plan's Decision; for any other file, explain its messages."""
     try:
         return _explain_name(request)
     except (NothingToBindError, UsageError):
@@ -115,21 +114,17 @@ def _explain_name_or_log(request: ExplainRequest) -> Answer:
 
 
 def _explain_log_file(request: ExplainRequest) -> Answer:
-    """Return the answer to the log whose path is asked. Errors: as `_explain_log`, and those of reading it."""
+    """Errors: as `_explain_log`, and those of reading it."""
     return _explain_log(request, LogInput(request.text, request.log_files.read(request.text)))
 
 
 def _looks_like_a_log(path: str) -> bool:
-    """Return whether *path* is the name of a log, though there is no such file, or what is there is none."""
+    """Return whether *path* is named like a log, but there is no file, or it is not a log."""
     return path.endswith(_LOGS) and _NAME.fullmatch(path) is not None
 
 
 def _explain_log(request: ExplainRequest, log: LogInput) -> Answer:
-    """Return the answer to *log*.
-
-    Errors: `UsageError` (code `empty-log`) if there is nothing in it, (code `unknown-code`) if no line is a known
-    message.
-    """
+    """Errors: `UsageError`, code `empty-log` if *log* is empty, `unknown-code` if no line is a known message."""
     search_result = search(log.blocks)
     if search_result.not_searched is not None:
         why = f"the lines before line {search_result.not_searched} cost too much: the rest of the log was not searched"
@@ -144,7 +139,7 @@ def _explain_log(request: ExplainRequest, log: LogInput) -> Answer:
 
 
 def _explain_library(request: ExplainRequest, message: FoundMessage) -> Optional[Explanation]:
-    """Return what is so on this host of the library that *message* is about; None without one, or without a driver."""
+    """Return the Decision on the library of *message*; None if it names none, or the host has no driver."""
     if message.library is None:
         return None
     try:
@@ -152,7 +147,7 @@ def _explain_library(request: ExplainRequest, message: FoundMessage) -> Optional
     except NothingToBindError:
         return None
     except GpubindError as error:
-        request.report(error)  # the message is known all the same
+        request.report(error)  # the message itself is known
         return None
 
 
@@ -165,7 +160,7 @@ def _plan(request: ExplainRequest) -> Plan:
 
 
 def _missing(name: str) -> tuple[FoundMessage, ...]:
-    """Return the message that a program prints where the driver's library, program or node *name* is missing."""
+    """Return the message that a program prints if the driver's library, program or node *name* is missing."""
     last = name.rpartition("/")[2]
     forms = (f"{last}: cannot open shared object file", f"{last}: command not found", f"stat {name}: no such file")
     match = next((match for form in forms for match in find_message(form)), None)
@@ -175,7 +170,7 @@ def _missing(name: str) -> tuple[FoundMessage, ...]:
 
 
 def _explain_name(request: ExplainRequest) -> Answer:
-    """Return what the plan decided about a name; on a host without a driver, what it means that the name is missing.
+    """Return the plan's Decision on a name; on a host without a driver, the effect of the missing file.
 
     Errors: `UsageError` (code `unknown-code`) where nothing has that name; `NothingToBindError` for another file's
     name on a host without a driver.
@@ -190,7 +185,7 @@ def _explain_name(request: ExplainRequest) -> Answer:
             request.report(Notice("note", "", text))
             return Answer(name, about)
         if "/" in name or ".so" in name or driver_section(name) is not None:
-            raise  # a file's name: no plan, no answer
+            raise  # no plan can answer for another file's name
     explanation = None if plan is None else decisions.explain(plan, name)
     if explanation is not None and explanation.subjects:
         return Answer(name, explanation=explanation)
@@ -209,7 +204,7 @@ def _short(name: str) -> str:
 
 
 def _unknown(what: str, lines: Sequence[str], *, where: str = "", near: Sequence[str] = ()) -> UsageError:
-    """Return the error that nothing is known about *lines*, with what is *near*, else with the nearest messages."""
+    """Return the error that *lines* are unknown, with the names in *near*, else with the nearest messages."""
     near = similar_codes(lines) or near
     if near:
         hint = "did you mean " + " or ".join(f"`{name}`" for name in near) + "?"

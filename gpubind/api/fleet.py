@@ -1,4 +1,4 @@
-"""fleet: ask many nodes the same, and group their answers."""
+"""fleet: query many nodes, and group their answers."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class Outcome(NamedTuple):
     groups: tuple[NodeGroup, ...]
     """Nodes with equal answers."""
     comparison: Optional[Comparison]
-    """How the nodes differ that have sent a snapshot; None if none has."""
+    """How the nodes with a snapshot differ; None if no node sent one."""
     is_good: bool
     """Whether every node answered, none has an error, and none differs."""
     is_interrupted: bool
 
 
 def ask_fleet(request: FleetRequest, on_answer: Callable[[NodeAnswer], None], *, records: bool = False) -> Outcome:
-    """Ask the nodes, and give each answer to *on_answer* as it comes. *records*: they answer with a record.
+    """Query the nodes, and pass each answer to *on_answer* when it comes. *records*: request a record of each node.
 
-    An interrupt ends it with the answers so far. Errors: as `query_nodes`.
+    An interrupt ends the query with the answers so far. Errors: as `query_nodes`.
     """
     groups, bad, is_interrupted = AnswerGroups(), list[str](), False
 

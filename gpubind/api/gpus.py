@@ -1,4 +1,4 @@
-"""gpus: the GPUs of a host, and which of them a job would get."""
+"""gpus: the GPUs of a host, and those that a job would get."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Gpus(NamedTuple):
 
     listed: tuple[ListedGpu, ...]
     all_gpus_node: Optional[str]
-    """The device node that gives all GPUs, where no file tells one from the other."""
+    """The device node of all GPUs, if no file distinguishes them."""
     findings: tuple[Finding, ...]
 
 
 def gpus(host: Host, query: PlanQuery) -> Gpus:
-    """Return the GPUs of *host*. Those that *query* requests are marked as chosen.
+    """Return the GPUs of *host*, with those that *query* requests marked as chosen.
 
     Errors: `NothingToBindError`, `HostReadError`; `UsageError` for a GPU that does not exist.
     """

@@ -1,4 +1,4 @@
-"""A host that a request names, and that its verb opens."""
+"""A host that a request names and its verb opens."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from gpubind.host.open import open_host
 
 
 class HostRef(NamedTuple):
-    """A host, as a user names it; this machine if nothing is named."""
+    """A host as the user names it; this machine if there is no name."""
 
     name: Optional[str] = None
     """A record: a file, or the name of a bundled one."""
     root: Optional[str] = None
     dev_root: Optional[str] = None
     label: str = ""
-    """What people call it."""
+    """Its name for people."""
 
     def open(self) -> Host:
-        """Return the host. Errors: as `open_host`."""
         return open_host(self.name, self.root, self.dev_root)

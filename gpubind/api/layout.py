@@ -1,4 +1,4 @@
-"""Whether a plan is for the layout of a start or of a document."""
+"""Whether a plan has the layout of a start or of a document."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from gpubind.planner.placement import Layout
 
 
 def other_layout(plan: Plan, whose: str, hint: str) -> UsageError:
-    """Return the error that *plan* is for another layout than the one described by *whose*."""
+    """Return the error that *plan* has another layout than the one that *whose* describes."""
     what = f"the plan is for the layout `{plan.layout}`, and {whose} another"
     return UsageError("other-layout", what, hint=f"plan with {hint}")
 
 
 def need_layout(layout: Layout, plan: Plan, name: str) -> None:
-    """Errors: `UsageError` (code `other-layout`) where the runtime called *name* has *layout*, and *plan* another."""
+    """Raise `UsageError` (code `other-layout`) if *plan* has another layout than *layout*, of the runtime *name*."""
     if layout.name != plan.layout:
         raise other_layout(plan, f"containers of {name} have", f"start=open_runtime(host, {name!r})")
     if layout.isolated != plan.isolated and any(variable.name in GPU_VARIABLES for variable in plan.env):

@@ -1,4 +1,4 @@
-"""links: what a program is linked with, `explain --tree`."""
+"""links: the libraries that a program is linked with, `explain --tree`."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ _LOADERS_VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 
 
 class LinksRequest(NamedTuple):
-    """A program or library, and where it is searched."""
+    """A program or library, and where to find it."""
 
     program: str
     """A name, or a path."""
     host: Host
     query: PlanQuery = PlanQuery()
-    """The plan that is in place in the image."""
+    """The query of the plan that is in place in the image."""
     image: Optional[Image] = None
     """None for a program of the host."""
     label: Optional[str] = None
-    """The name of the image, as the user gives it."""
+    """The user's name for the image."""
     environ: Mapping[str, str] = MappingProxyType({})
-    """Of the caller, whose loader obeys it; empty where the host is not the caller's machine."""
+    """The caller's variables, which its loader reads; empty if the host is not the caller's machine."""
     working_directory: Optional[ContainerPath] = None
-    """Of the caller, as `environ`."""
+    """The caller's working directory, on the same condition as `environ`."""
 
 
 def links(request: LinksRequest) -> LinkageTree:
-    """Return what the program is linked with: on the host, or in the image with the plan in place.
+    """Return the linked files of the program: on the host, or in the image with the plan in place.
 
     Errors: `UsageError` (code `no-program`); `HostReadError` (code `unreadable-file`) for a file that does not exist,
     or is not a program or library; as `plan_host`.
@@ -68,7 +68,7 @@ def links(request: LinksRequest) -> LinkageTree:
 
 
 def _as_recorded(file: LinkedFile) -> LinkedFile:
-    """Return *file* where a library that is not found may be one that the record does not cover."""
+    """The record may not cover a library that *file* needs and that is not found."""
     return file._replace(
         uses=tuple(
             use if use.state == "found" else LinkUse(use.name, None, "unknown", use.versions) for use in file.uses
@@ -79,7 +79,6 @@ def _as_recorded(file: LinkedFile) -> LinkedFile:
 def _file_of(
     container: Container, program: str, path: str, image: Optional[str], host: Host
 ) -> tuple[tuple[str, ...], str]:
-    """Return the names that lead to the file that the loader maps for *program*, and its path."""
     library = container.locate(program) if "/" in program else container.find(program)
     if library is not None and ".so" in program and container.closure(library.path) is not None:
         return (program,), library.path
@@ -91,7 +90,6 @@ def _file_of(
 
 
 def _not_to_show(container: Container, chain: Chain, path: str, image: Optional[str], host: Host) -> HostReadError:
-    """Return the error that the last file of *chain* does not exist, or that no loader maps it."""
     name, file, stop = chain.names[-1], chain.file, chain.stop
     if file is not None:
         elf = file.tree.elf(file.tree_path)
@@ -107,7 +105,6 @@ def _not_to_show(container: Container, chain: Chain, path: str, image: Optional[
 
 
 def _host_as_container(request: LinksRequest) -> Container:
-    """Return the host as the loader of the caller's programs sees it."""
     host, tree = request.host, request.host.lenient.driver
     is_here = host.local is not None
     variables = {name: request.environ[name] for name in _LOADERS_VARIABLES if is_here and name in request.environ}

@@ -1,4 +1,4 @@
-"""needs: what an image asks of a host."""
+"""needs: the requirements of an image on a host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpubind.image.needs import ImageNeeds, read_needs
 
 @verb
 def needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
-    """Return what *image* asks of a host, or what *program* in it does: a path, or a name in the image's PATH.
+    """Return the requirements of *image*, or of *program* in it (a path, or a name in the image's PATH), on a host.
 
     Errors: `HostReadError` (code `program-not-found`).
     """

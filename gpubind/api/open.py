@@ -1,4 +1,4 @@
-"""Open what the functions of the library take: a host, a runtime, the layout of a document."""
+"""Open the arguments of the library's functions: a host, a runtime, the layout of a document."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def open_layout(host: Host, form: str, image: Optional[Image] = None) -> Layout:
 
 @verb
 def open_runtime(host: Host, backend: str, arguments: Sequence[str] = ()) -> Start:
-    """Return a start by the runtime called *backend* on *host*, with the user's *arguments* for it.
+    """Return a start by the runtime *backend* on *host*, with the user's *arguments* for it.
 
-    It holds the version and the configuration of the runtime, and the environment: that of the task that *host* was
-    opened for, or of this process; none for a recorded host without a task. Errors: `UsageError` for an unknown
+    It holds the version and the configuration of the runtime, and the environment: that of the task for which *host*
+    was opened, or of this process; none for a recorded host without a task. Errors: `UsageError` for an unknown
     runtime, or for arguments that end in the middle of an option; `HostReadError`.
     """
     from gpubind.launch.prepare import make_start

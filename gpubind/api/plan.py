@@ -1,4 +1,4 @@
-"""plan: what a container gets."""
+"""plan: the files, nodes and variables that a container gets."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class Planned(NamedTuple):
-    """A plan, as text if a form was named."""
+    """A plan, with its text if a form was named."""
 
     plan: Plan
     text: str = ""
 
 
 def plan_for(host: Host, query: PlanQuery, image: Optional[Image] = None, form: Optional[PrintForm] = None) -> Planned:
-    """Return the plan for containers of *image* on *host*, in *form*: with the layout and the text of that.
+    """Return the plan for containers of *image* on *host*; with *form*, in its layout and with its text.
 
     Errors: as `plan_host`; with *form* as `print_plan`.
     """
@@ -49,7 +49,7 @@ def plan(
 ) -> Plan:
     """Return the plan for containers on *host*, of *image* if one is given.
 
-    *layout* places the files in the container; without it, the runtime of *start* does, or they are below /.gpubind.
+    *layout* places the files in the container; without it, the runtime of *start* does, else they are below /.gpubind.
     *listfile* replaces the list file in force. Errors: as `gpubind.planner.planning.plan_host`.
     """
     if start is not None:
@@ -63,7 +63,7 @@ def plan(
 def words(plan: Plan, start: Start, image: Optional[Image] = None) -> Optional[RuntimeArguments]:
     """Return *plan* in the arguments of the runtime of *start*: options, binds, variables, and Decisions.
 
-    Generated files are written to the caller's cache first, as the arguments name them. None where a runtime needs an
+    Generated files are written to the caller's cache first, as the arguments name them. None if the runtime needs an
     image for its arguments. Errors: `UsageError` (code `other-layout`) for a plan with another layout than that of the
     start, or whose variables would choose other GPUs there; `RuntimeLimitError` for a plan that the runtime cannot
     express; `OutputError`.

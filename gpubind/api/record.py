@@ -1,8 +1,8 @@
-"""A record that answers what its host answers: the fixed survey, and everything else that planning asks.
+"""A record that answers like its host: the fixed survey, and every query of planning.
 
-The host is asked every question that may change what is looked at: each source, each vendor, every capability, each
-program that `--like` knows, every CDI device, an image, each runtime. What it is asked is in the record by construction
-(`gpubind/host/surveyed.py`). The record is then asked the same, and has to answer the same.
+gpubind plans for every source, vendor, capability, `--like` program, CDI device and runtime, with and without an image.
+The record has all files that these plans query (`gpubind/host/surveyed.py`). The same plans for the record must then be
+the same.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ from gpubind.rules.table import check
 from gpubind.runtimes import RUNTIMES
 
 _FIRST_USER = 1000
-"""The users below are the system's. Source: login.defs(5), UID_MIN."""
+"""The users with lower numbers are the system's. Source: login.defs(5), UID_MIN."""
 _COMMON_TEXTS = ("findings", "errors", "names", "plan.schema", *(f"hosts/{name}" for name in BUNDLED_HOSTS))
-"""Data with the words that gpubind and drivers use: none of them names a user or a machine."""
+"""The words of gpubind and of drivers in these data name no user and no machine."""
 _RECORD_TIMES = 10
-"""Of the usual bounds, for a record: it is of all that a host has, which may be a dozen releases of ROCm."""
+"""The factor on the usual bounds: a record has all files of a host, for example a dozen releases of ROCm."""
 
 
 class Question(NamedTuple):
-    """A plan that a host is asked for, and a check of it."""
+    """A plan for a host, and checks of it."""
 
     request: Request
     listfile: Optional[ListFile] = None
     image: Optional[Image] = None
     backends: tuple[str, ...] = ()
-    """The runtimes for which the plan is checked, in addition to the check for none."""
+    """The runtimes for which the plan is checked, besides a check without a runtime."""
 
 
 @verb
@@ -79,10 +79,10 @@ def record(
 ) -> str:
     """Return *host* as the text of a record: what `--host FILE` reads.
 
-    It answers whatever *host* answers, also to requests with the `library_path` and `cdi_directories` of *request* and
-    with *listfile*. *redact*: with stand-ins for the names of users, machines and GPUs. Errors: `UsageError` (code
-    `home-in-record`) for such a directory in a home; `FormatError` for a malformed list file; `HostReadError` (code
-    `unfaithful-record`) where the record would answer otherwise.
+    It answers like *host*, also to requests with the `library_path` and `cdi_directories` of *request* and with
+    *listfile*. *redact*: replace the names of users, machines and GPUs. Errors: `UsageError` (code `home-in-record`)
+    for such a directory in a home; `FormatError` for a malformed list file; `HostReadError` (code `unfaithful-record`)
+    if the record would answer otherwise.
     """
     request = validate_request(request)
     if listfile is not None:
@@ -116,13 +116,13 @@ def record(
 
 
 def expectation(host: Host, query: PlanQuery, counted: CheckRequest) -> tuple[Expectation, list[Finding]]:
-    """Return what nodes like *host* are to have, and the errors of its check, as *counted*. Errors: as `plan_host`."""
+    """Return the expectation for nodes like *host*, and the *counted* errors of its check. Errors: as `plan_host`."""
     plan = plan_host(without_job(host), query)
     return make_expectation(plan), errors_of(host, plan, counted)
 
 
 def redaction_of(host: Host, record: Record) -> Redaction:
-    """Return the stand-ins for the names in *record*, of *host*."""
+    """Return the replacements for names in *record*, made from *host*."""
     trees = [tree for tree in (record.driver, record.dev) if tree is not None]
     entries = [
         entry for tree in trees for directory in tree.directories.values() for entry in directory.entries.values()
@@ -135,7 +135,7 @@ def redaction_of(host: Host, record: Record) -> Redaction:
 
 
 def _in_any_order(answer: str) -> str:
-    """Return the lines of *answer* sorted, as names may be, and without the digest of names."""
+    """Return *answer* with sorted lines, whose order may depend on names, and without the digest of names."""
     lines = sorted(line.strip().rstrip(",") for line in answer.splitlines())
     return "\n".join(line for line in lines if not line.startswith('"digest"'))
 
@@ -154,7 +154,7 @@ def _unfaithful(host: Host, question: Question, expected: str, answer: str) -> H
 
 
 def _questions(host: Host, user_request: Request, listfile: Optional[ListFile]) -> Iterator[Question]:
-    """Yield each question that may inspect something else than the others do."""
+    """Yield each question that may read other files than the others."""
     image = _old_image(architecture(host.uname.machine))
     for library_path in dict.fromkeys(((), user_request.library_path)):
         for directories in dict.fromkeys(((), user_request.cdi_directories)):
@@ -178,7 +178,7 @@ def _questions(host: Host, user_request: Request, listfile: Optional[ListFile]) 
 
 
 def _answer(host: Host, question: Question) -> str:
-    """Return the answer of *host* as a text. Errors: `BoundError`; `HostReadError` for a host that cannot be read."""
+    """Errors: `BoundError`; `HostReadError` for a host that cannot be read."""
     renew(_RECORD_TIMES)
     try:
         plan = plan_host(host, PlanQuery(question.request, question.listfile), question.image)
@@ -200,7 +200,7 @@ def _error_text(error: GpubindError) -> str:
 
 
 def _old_image(machine: Architecture) -> Image:
-    """Return an image with the oldest glibc, which makes a plan examine each file of the host."""
+    """With the oldest glibc in the image, a plan examines each file of the host."""
     entries = {"/usr/lib": {"libc.so.6": _libc(machine)}}
     if machine.compat32 is not None:
         entries["/usr/lib32"] = {"libc.so.6": _libc(architecture(machine.compat32))}

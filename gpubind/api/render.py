@@ -1,4 +1,4 @@
-"""render: a plan for another program, as a runtime's arguments, or as a document that is read later."""
+"""render: a plan as the arguments of a runtime, or as a document."""
 
 from __future__ import annotations
 
@@ -38,29 +38,29 @@ from gpubind.runtimes import (
 from gpubind.runtimes.runtime import PreparedStart, Start
 
 _PLACES = ("HOME", "TMPDIR", "XDG_CACHE_HOME")
-"""Where generated files are written: the caller's, whichever host is planned for."""
+"""The variables that place generated files: the caller's, whichever host is planned for."""
 
 
 class PrintForm(NamedTuple):
-    """How a plan is printed for another program."""
+    """The format of a plan for another program, and its options."""
 
     name: str
     """The format, of `PLAN_FORMATS` or `PERSISTENT_DOCUMENTS`."""
     arguments: tuple[str, ...] = ()
-    """The user's own, for the runtime."""
+    """The user's arguments for the runtime."""
     allow_writable: bool = False
     quoted: bool = False
-    """Whether for a shell's `eval`."""
+    """Whether to quote for a shell's `eval`."""
     stage_dir: Optional[str] = None
-    """The directory for the generated files of a document that is kept."""
+    """The directory for the generated files of a persistent document."""
     cdi_hook: Optional[str] = None
-    """The path of nvidia-cdi-hook, if it is to be used."""
+    """The path of nvidia-cdi-hook, if it is used."""
     allow_none: bool = False
-    """Whether a host without a GPU has a document that brings nothing."""
+    """Whether a host without a GPU has a document without mounts."""
 
 
 def print_plan(form: PrintForm, host: Host, query: PlanQuery, image: Optional[Image]) -> tuple[Plan, str]:
-    """Return the plan, and its text. Errors: as `prepare` and `_render_start`."""
+    """Return the plan and its text. Errors: as `prepare` and `_render_start`."""
     if form.name in PLAN_FORMATS:
         return _for_runtime(form, host, query, image)
     if PERSISTENT_DOCUMENTS[form.name].content == "variables":
@@ -87,7 +87,7 @@ def _for_runtime(form: PrintForm, host: Host, query: PlanQuery, image: Optional[
 
 def _render_start(form: PrintForm, prepared: PreparedStart) -> tuple[Plan, str]:
     """Return the plan of *prepared* with all findings, and its text for a runtime. Errors: as `Runtime.render`."""
-    runtime = runtime_of_format(form.name)  # that of the start may be another program of the same kind
+    runtime = runtime_of_format(form.name)  # the start may be by another program of the same kind
     prepared = _with_findings(prepared, runtime.format_findings(form.name, prepared))
     return prepared.plan, runtime.render(form.name, prepared, quoted=form.quoted)
 
@@ -98,7 +98,7 @@ def _with_findings(prepared: PreparedStart, more: Iterable[Finding] = ()) -> Pre
 
 
 def _render_mounts(form: PrintForm, plan: Plan) -> str:
-    """Return *plan* as a document of mounts. Its libraries are where every loader searches: it can add no directory."""
+    """The document can add no directory to the loader's path, so its libraries are in standard directories."""
     more = (HostPath(form.cdi_hook),) if form.cdi_hook is not None else ()
     return PERSISTENT_DOCUMENTS[form.name].document.render(
         plan, write_generated(plan.generated, {}, files_of(form)), *more
@@ -106,7 +106,6 @@ def _render_mounts(form: PrintForm, plan: Plan) -> str:
 
 
 def files_of(form: PrintForm) -> FilePolicy:
-    """Return where the generated files of a text in *form* are written."""
     if form.name in DOCUMENT_FORMATS or (
         form.name in PERSISTENT_DOCUMENTS and PERSISTENT_DOCUMENTS[form.name].outlives_command
     ):
@@ -120,7 +119,7 @@ def _as_variables(form: PrintForm, host: Host, query: PlanQuery, image: Optional
     callers = callers_environ()
     programs = {name: find_program(name, callers) for name in ENV_RUNTIMES if host.local is not None}
     name = next((name for name, program in programs.items() if program), ENV_RUNTIMES[0])
-    # A module is for every caller: it depends on no variable of this one's.
+    # A module is for every caller: it depends on no variable of this caller.
     environ = {} if row.outlives_command else RUNTIMES[name].render_environ(f"{name}-env", callers)
     start = read_start_facts(RUNTIMES[name], programs.get(name), (), environ, host)
     if row.outlives_command:
@@ -130,7 +129,7 @@ def _as_variables(form: PrintForm, host: Host, query: PlanQuery, image: Optional
 
 
 def _for_every_job(query: PlanQuery) -> PlanQuery:
-    """Return *query* for a document for every job: the variables that choose GPUs for this one are ignored."""
+    """A document for every job ignores the variables that choose GPUs for this one."""
     request = query.request
     if request.gpus is not None or request.cdi_devices:
         return query
@@ -151,7 +150,7 @@ def render(
     (`apptainer`, `podman`, `apptainer-env`, `oci`), or a document of mounts (`cdi`, `compose`, `kubernetes`).
 
     *image* and *start* are those of the plan; without *start*, it is one of that runtime on *host*, or on this machine.
-    Generated files are written to the caller's cache, those of a document that is kept to *stage_dir*.
+    Generated files are written to the caller's cache, those of a persistent document to *stage_dir*.
     Errors: `UsageError` (codes `unknown-format`; `other-layout` for a plan with another layout than that of the form;
     `other-runtime` for a *start* by another runtime; `format-without-image`); `RuntimeLimitError` for a
     plan that the runtime cannot express, or `no-stage-dir`; `OutputError`.

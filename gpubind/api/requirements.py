@@ -1,4 +1,4 @@
-"""What a node or an image is to have: read what `check --expect` and `check --require` name."""
+"""Read the files of `check --expect` and `check --require`: the requirements on a node or an image."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpubind.planner.planning import PlanQuery, plan_host
 
 
 def read_expectation(path: str, query: PlanQuery) -> Expectation:
-    """Return what the file *path* expects of a node: a few lines of TOML, or a plan or record of a good node.
+    """Return the expectation in the file *path*: a few lines of TOML, or a plan or record of a good node.
 
     A record is planned for the vendors and by the sources of *query*. Errors: `FormatError` (codes `bad-expectation`,
     `bad-plan`, `bad-record`, ...), `HostReadError`.

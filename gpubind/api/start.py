@@ -1,4 +1,4 @@
-"""exec, run and shell: a container with its plan; wrap: the same in a command line of a runtime."""
+"""exec, run and shell: start a container with its plan. wrap: the same for a command line of a runtime."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def start(
     allow_writable: bool = False,
     dry_run: bool = False,
 ) -> Command:
-    """Replace this process by a container of *image* that runs *command*, or what the image runs by default.
+    """Replace this process by a container of *image* that runs *command*, or the image's default command.
 
-    *backend* is the name of a runtime, or `auto`: the first in PATH that starts such an image. *arguments* are the
-    runtime's own. *check*: start nothing on an error finding. Findings and warnings go to the logger `gpubind`.
+    *backend* is the name of a runtime, or `auto`: the first in PATH that starts such an image. *arguments* are those of
+    the runtime. *check*: start nothing if there is an error finding. Findings and warnings go to the logger `gpubind`.
     With *dry_run*, nothing is started or written: the command is returned, with a placeholder for each generated file.
     Errors: `UsageError` (`unknown-backend`, `host-to-start` for a recorded host); `CheckError` (`check-failed`,
     `gpu-required`), whose `findings` are the reasons; `CommandError` for a program that the image lacks;
@@ -77,13 +77,13 @@ def wrap(
     allow_writable: bool = False,
     dry_run: bool = False,
 ) -> Command:
-    """Return *argv*, the command line of a runtime, with the plan in the place of its GPU flags. Nothing is started.
+    """Return *argv*, the command line of a runtime, with the plan in place of its GPU flags. Nothing is started.
 
-    `changed` is false for a line that `gpubind wrap` would start as it is. *environ* is the environment of the start
-    on this machine; without it, that of *host*, or of this process. An image that is missing is pulled, and generated
-    files are written, unless *dry_run*. Findings and warnings are `findings` of the result; all messages also go to the
-    logger `gpubind`. Errors: `UsageError` (`wrong-use` for both *host* and *environ*; `host-to-start`; those of a line
-    that cannot be read); those of `start`.
+    `changed` is false for a line that `gpubind wrap` would start unchanged. *environ* is the environment of the start
+    on this machine; without it, that of *host*, or of this process. A missing image is pulled, and generated files are
+    written, unless *dry_run*. Findings and warnings are `findings` of the result; all messages also go to the logger
+    `gpubind`. Errors: `UsageError` (`wrong-use` for both *host* and *environ*; `host-to-start`; those of a line that
+    cannot be parsed); those of `start`.
     """
     from gpubind.launch.execute import this_package
     from gpubind.launch.start import write_command_file
@@ -115,10 +115,7 @@ def wrap(
 
 
 def _make_request(host: Host, query: PlanQuery, *, dry_run: bool, **more: Any) -> tuple[StartRequest, list[Finding]]:
-    """Return the request for a start on *host*, and the list to which its messages go as findings.
-
-    Errors: `UsageError` (code `host-to-start`).
-    """
+    """Errors: `UsageError` (code `host-to-start`)."""
     from gpubind.launch.prepare import environ_of
     from gpubind.launch.target import StartRequest
     from gpubind.model.notice import collecting
@@ -135,7 +132,6 @@ def _make_request(host: Host, query: PlanQuery, *, dry_run: bool, **more: Any) -
 
 
 def _log(message: Message) -> None:
-    """Give *message*, about a start, to the logger `gpubind`."""
     import logging
 
     from gpubind.documents.text import printable, render_line
@@ -148,5 +144,5 @@ def _log(message: Message) -> None:
     level = {"error": logging.ERROR, "warning": logging.WARNING}.get(severity, logging.INFO)
     logger = logging.getLogger("gpubind")
     if not logger.handlers:
-        logger.addHandler(logging.NullHandler())  # without any, logging writes warnings to standard error
+        logger.addHandler(logging.NullHandler())  # without a handler, logging writes warnings to standard error
     logger.log(level, "%s", text)

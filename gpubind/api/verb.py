@@ -1,4 +1,4 @@
-"""The functions of the library: each checks its arguments against its annotations, and spends one budget."""
+"""The functions of the library: each checks its arguments against its annotations, and uses one budget."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _is(value: object, kind: str) -> bool:
 
 
 def _are(value: object, kind: str) -> bool:
-    """Return whether *value* is a sequence of that *kind*, and not a string."""
+    """A string is not a sequence of strings."""
     is_sequence = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
     return is_sequence and all(_is(item, kind) for item in cast("Iterable[object]", value))
 
@@ -82,7 +82,7 @@ _KINDS: dict[str, tuple[str, Callable[[object], bool]]] = {
     "bool": ("True or False", lambda value: isinstance(value, bool)),
     "str": ("a string", lambda value: isinstance(value, str)),
 }
-"""How messages call the kinds that are not classes of gpubind, and their checks."""
+"""The kinds that are not classes of gpubind: their names in messages, and their checks."""
 
 
 def _plan_html(plan: Plan) -> str:

@@ -1,4 +1,4 @@
-"""Findings that the planner does not know: one function a rule. `table.check` asks them about a `preflight.preflight`.
+"""Findings that the planner does not know, one function for each rule. `table.check` calls those that apply to a job.
 
-`table` loads all rules; a start without --check does not load it.
+`table` imports all rules; a start without --check does not import it.
 """

@@ -1,4 +1,4 @@
-"""What the files of a plan are linked with in the container of a check: `linkage_of`."""
+"""The files with which a plan's files are linked in the container of a check: `linkage_of`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _LINKED = ("library", "binary")
 
 
 def linkage_of(preflight: Preflight) -> tuple[LinkedFile, ...]:
-    """Return the plan's libraries and programs, and the program that will run, with all that they are linked with.
+    """Return the linked files of the plan's libraries and programs, and of the program that will run.
 
-    What the plan leaves out of the driver for the image's sake is in it, too.
+    These include driver files that the plan leaves out because of the image.
     """
     mounts = [mount for mount in preflight.plan.mounts if mount.kind in _LINKED]
     targets = (mount.target for mount in mounts)
@@ -29,7 +29,7 @@ def linkage_of(preflight: Preflight) -> tuple[LinkedFile, ...]:
 
 
 def left_out(plan: Plan) -> Iterator[Decision]:
-    """Yield the Decisions on files of the host that the plan leaves out because of what the image has or lacks."""
+    """Yield the Decisions on host files that the plan leaves out because of what the image has or lacks."""
     return (
         decision
         for decision in plan.decisions

@@ -1,7 +1,7 @@
-"""Missing libraries and programs: why the container lacks one of the driver, and where it may be nevertheless.
+"""Missing libraries and programs: why the container lacks one, and which unreadable parts may provide it.
 
-A program or library may come from a place that cannot be inspected: an overlay, an image file, a value that only a
-shell can compute. The job may then run, and a finding about it is a warning, not an error.
+gpubind cannot inspect everything that may provide a file: an overlay, an image file, a value that only a shell can
+compute. The job may then run, so that the finding is a warning, not an error.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from gpubind.rules.host.driver import no_nvml
 from gpubind.rules.preflight import Preflight
 
 _WHOLE_DRIVER = ("driver-mismatch", "nothing-to-bind")
-"""Findings that the plan has nothing of the driver."""
+"""Findings that report that the plan has no driver files."""
 
 
 def unseen_libraries(preflight: Preflight) -> tuple[str, ...]:
-    """Return what may bring a library that is not found, in words."""
+    """Return, for people, what could not be inspected and may provide a missing library."""
     return _unseen(preflight, "LD_LIBRARY_PATH")
 
 
 def unseen_programs(preflight: Preflight, name: str) -> tuple[str, ...]:
-    """Return what may bring program *name* where it is not found, in words."""
+    """Return, for people, what could not be inspected and may provide the missing program *name*."""
     is_set = any(v.name == "PATH" and v.op == "set" for v in (preflight.own_mounts.env if preflight.own_mounts else ()))
     return preflight.container.unreadable_mounts if "/" in name or is_set else _unseen(preflight, "PATH")
 
 
 def soften(finding: Finding, things: Iterable[str]) -> Finding:
-    """Return *finding*; if *things* could not be inspected, as a warning that names them."""
+    """Return *finding*; if *things* could not be inspected, an error becomes a warning that names them."""
     names = tuple(dict.fromkeys(things))
     if not names or finding.severity != "error":
         return finding
@@ -43,7 +43,7 @@ def soften(finding: Finding, things: Iterable[str]) -> Finding:
 
 
 def rocm_with(preflight: Preflight, name: str) -> Optional[str]:
-    """Return the directory of the host's ROCm that has library *name*, and is not the one that serves."""
+    """Return the directory of a ROCm release on the host that has library *name* but is not the planned release."""
     others = [
         (decision.subject, decision.path or "")
         for decision in preflight.plan.decisions
@@ -54,7 +54,7 @@ def rocm_with(preflight: Preflight, name: str) -> Optional[str]:
 
 
 def without_userspace(preflight: Preflight, failures: Iterable[LoadFailure], needed_by: str) -> Iterator[Finding]:
-    """Yield `userspace-missing`, as an error, if that is why *needed_by* lacks some libraries of ROCm."""
+    """Yield `userspace-missing` as an error if *needed_by* lacks ROCm libraries because the plan has none of ROCm."""
     reported = next((f for f in preflight.plan.findings if f.code == "userspace-missing" and f.vendor == "amd"), None)
     missing = [failure for failure in failures if failure.kind == "missing" and is_rocms(failure.name)]
     if reported is None or not missing:
@@ -85,14 +85,14 @@ class MissingReason(NamedTuple):
     """The reason for which the container lacks a library of the driver."""
 
     case: str
-    """Of the finding."""
+    """The case of the finding."""
     capability: Optional[str]
     is_reported: bool
-    """Set if another finding reports it."""
+    """Whether another finding reports it."""
 
 
 def missing_reason(preflight: Preflight, name: str) -> Optional[MissingReason]:
-    """Return why the container lacks library *name*; None if it is none of the driver's."""
+    """Return why the container lacks library *name*; None if it is not a library of the driver."""
     capability = driver_section(name)
     if capability is None:
         return None
@@ -101,7 +101,7 @@ def missing_reason(preflight: Preflight, name: str) -> Optional[MissingReason]:
     )
     rules = {decision.rule for decision in preflight.plan.decisions if decision.subject == name}
     mounts = [mount for mount in preflight.plan.mounts if basename(mount.target) == name]
-    # One that is in the plan, and is damaged.
+    # The plan has the library, but its file is damaged.
     is_reported |= any(f.kind == "unreadable" for mount in mounts for f in preflight.container.failures(mount.target))
     return MissingReason(
         "not-asked" if "capability" in rules else "of-driver", capability, is_reported or "not-in-list" in rules

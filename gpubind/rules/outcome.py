@@ -1,4 +1,4 @@
-"""The outcome of a check: what was checked, which findings count, which are ignored and why; the verdict."""
+"""The outcome of a check: what was checked, which findings count, which are ignored and why, and the verdict."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ASSIGNMENT = re.compile(r"^([A-Z_]+)=(?:\"([^\"\n]*)\"|'([^'\n]*)'|([^\s\"']*))
 
 
 Reasons = Mapping[tuple[str, Optional[str]], str]
-"""The reasons to ignore findings, by code and subject; a subject of None stands for every one."""
+"""The reasons to ignore findings, by code and subject. The subject None stands for all subjects."""
 
 
 Severities = Mapping[tuple[str, Optional[str]], tuple[Severity, str]]
@@ -38,27 +38,27 @@ class Checked(NamedTuple):
     """The subjects of a check as the user named them; None if not given or not known."""
 
     host: Optional[str] = None
-    """The name of the machine, or of its record."""
+    """The name of the machine or of its record."""
     image: Optional[str] = None
-    """The image, as it was named."""
+    """The reference of the image."""
     system: Optional[str] = None
     """The distribution in the image: `Debian 12`."""
     glibc: Optional[str] = None
-    """The release of its glibc, `2.31`, whose newest symbols may be older; None if no file is called so."""
+    """The release of the image's glibc, `2.31`, from the name of its file; None if the name has no release."""
     program: Optional[str] = None
-    """The program that will run."""
+    """The path of the program, or its name."""
     runtime: Optional[str] = None
     """The name of the runtime that will start the container."""
     user: Optional[str] = None
-    """Of --as-user."""
+    """The value of --as-user."""
     expected: Optional[str] = None
-    """The files with what the host is to have."""
+    """The files that state what the host must have."""
     policy: Optional[str] = None
-    """The file of --require, with which the image was compared instead of a host."""
+    """The file of --require: the image was compared with this policy, not with a host."""
 
 
 def checked_in(opened: Optional[Image], /, **subjects: Optional[str]) -> Checked:
-    """Return the subjects *subjects* by the user, with facts from the files of an *opened* image."""
+    """Return *subjects*, which the user named, with the distribution and glibc of the *opened* image."""
     if opened is None:
         return Checked(**subjects)
     libc = opened.tree.resolve(opened.loader.find("libc.so.6") or "/")
@@ -68,7 +68,7 @@ def checked_in(opened: Optional[Image], /, **subjects: Optional[str]) -> Checked
 
 
 def parse_os_release(text: str) -> Optional[str]:
-    """Return the name and version of the distribution, `Debian 12`; None if *text* does not have its name."""
+    """Return the name and version of the distribution, `Debian 12`; None if *text* has no name."""
     values = {name: double or single or plain for name, double, single, plain in _ASSIGNMENT.findall(text)}
     name = values.get("NAME", "").replace(" GNU/Linux", "")
     return f"{name} {values.get('VERSION_ID', '')}".strip()[:80] if name else None
@@ -78,11 +78,11 @@ class Changed(NamedTuple):
     """A finding whose severity a site has changed."""
 
     finding: Finding
-    """As it is in the report."""
+    """The finding as the report has it."""
     was: Severity
-    """Its own severity."""
+    """The severity that gpubind gave it."""
     by: str
-    """The file that says so."""
+    """The file that sets the new severity."""
 
 
 class Report(NamedTuple):
@@ -91,42 +91,42 @@ class Report(NamedTuple):
     plan: Optional[Plan]
     """The plan that was checked; None if an error prevented it."""
     findings: tuple[Finding, ...]
-    """Those that are not ignored, worst first."""
+    """The findings that are not ignored, worst first."""
     ignored: tuple[tuple[Finding, str], ...]
-    """The ignored ones, each with the reason."""
+    """The ignored findings, each with the reason."""
     rules: tuple[tuple[str, str], ...] = ()
-    """Every rule that applies, also those that found nothing: (code, what it needs)."""
+    """Every rule that applied, with or without findings: (code, the inputs that it needs)."""
     checked: Checked = Checked()
-    """What was checked, as the user named it."""
+    """The subjects of the check as the user named them."""
     not_counted: tuple[Finding, ...] = ()
     """Errors and warnings of codes that --only does not name."""
     linked: tuple[LinkedFile, ...] = ()
-    """What the plan's files are linked with, for a document that shows it."""
+    """The files with which the plan's files are linked, for a document that shows them."""
     changed: tuple[Changed, ...] = ()
-    """The findings among them whose severity the site has changed."""
+    """Those of `findings` whose severity the site changed."""
     expected: tuple[Expectation, ...] = ()
-    """What the host is to have."""
+    """What the host must have."""
     trial: Optional[Trial] = None
-    """What was seen in the container, if it was tried."""
+    """The answers of the container, if it was started."""
     gpu_code: tuple[CodeFile, ...] = ()
-    """The files of the image with GPU code."""
+    """The image's files with GPU code."""
     image: Optional[ImageFacts] = None
     """The image of a check without a plan."""
     host_name: Optional[str] = None
-    """What the host is called: by its record, else by the name of its file. `checked` has what the user gave."""
+    """The host's name by its record, else the name of its file. `checked.host` is the name that the user gave."""
 
     @property
     def drivers(self) -> tuple[PlannedDriver, ...]:
-        """The drivers of the host, as far as they are known."""
+        """The planned drivers; empty without a plan."""
         return () if self.plan is None else self.plan.drivers
 
     @property
     def verdict(self) -> Verdict:
-        """`ok`, `warning` or `error`: the worst of the findings that count."""
+        """`ok`, `warning` or `error`: the worst of `findings`."""
         return verdict(self.findings)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the document `gpubind.check/1`; `plan` and `node` are digests of its plan, null without one."""
+        """Return the document `gpubind.check/1`. Its `plan` and `node` are digests of the plan, null without one."""
         plan = self.plan
         facts = self.image if plan is None else plan.image
         return {
@@ -159,9 +159,9 @@ def make_report(
     only: Iterable[str] = (),
     severities: Severities = MappingProxyType({}),
 ) -> Report:
-    """Return *findings* as a report, divided by the *reasons* to ignore some, with the site's *severities*.
+    """Return the report of *findings*, with the site's *severities*, and without those that *reasons* ignore.
 
-    *rules*: those that apply, as (code, needs). *only*: the codes to report; all of them if it is empty.
+    *rules*: the rules that applied, as (code, needs). *only*: the codes to report; all codes if it is empty.
     """
     codes = frozenset(only)
     findings, changed = _with_severities(findings, severities)
@@ -188,7 +188,6 @@ def make_report(
 def _with_severities(
     findings: Iterable[Finding], severities: Severities
 ) -> tuple[tuple[Finding, ...], tuple[Changed, ...]]:
-    """Return *findings* with the site's *severities*, worst first again, and those that have another one now."""
     new_findings, changed = [], []
     for finding in findings:
         setting = severities.get((finding.code, finding.subject)) or severities.get((finding.code, None))
@@ -200,7 +199,7 @@ def _with_severities(
 
 
 def verdict(findings: Iterable[Finding]) -> Verdict:
-    """Return `ok`, `warning` or `error`: the worst of the findings; notes are ok."""
+    """Return `ok`, `warning` or `error`: the worst of *findings*. Notes are ok."""
     severities = {finding.severity for finding in findings}
     return "error" if "error" in severities else "warning" if "warning" in severities else "ok"
 

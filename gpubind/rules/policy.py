@@ -1,6 +1,6 @@
-"""Compare what an image asks of a host with a policy: `check_policy`. No host is read.
+"""Compare the requirements of an image with a policy: `check_policy`. No host is read.
 
-A policy says what every host has at least: what runs on a host that has just that, runs on all. A branch (`525`) stands
+A policy states the minimum that every host has: what runs on that minimum runs on all hosts. A branch (`525`) stands
 for its newest release.
 """
 
@@ -19,15 +19,13 @@ from gpubind.model.gpucode import best_share, main_files_by_owner, merge_gpu_cod
 from gpubind.model.requirements import Policy
 
 _NEWEST = ".999999"
-"""Behind a branch: its newest release."""
+"""The suffix that turns a branch into its newest release."""
 
 _ONLY_A_SHELL = "the image sets {} to a value that only a shell can evaluate"
 
 
 def check_policy(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
-    """Yield a `policy-violated` for each key of *policy* that is not enough for the image, and a `policy-undecided` for
-    what is not known.
-    """
+    """Yield `policy-violated` for each key of *policy* that the image exceeds; `policy-undecided` for unknown facts."""
     yield from _arch(needs, policy)
     if policy.driver or policy.cuda:
         key, first = "driver" if policy.driver else "cuda", _least_of(policy)
@@ -67,7 +65,6 @@ def _arch(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
 
 
 def _driver(needs: ImageNeeds, policy: Policy, key: str, driver: Optional[str]) -> Iterator[Finding]:
-    """Yield a CUDA that *driver*, the oldest of the policy's hosts, does not serve."""
     cuda, least = needs.cuda[0].version if needs.cuda else None, needs.driver
     if cuda is None:
         if any("nvidia" in file.gpu_code.vendors for file in needs.gpu_code):
@@ -85,7 +82,7 @@ def _driver(needs: ImageNeeds, policy: Policy, key: str, driver: Optional[str]) 
 
 
 def _least_of(policy: Policy) -> Optional[str]:
-    """Return the oldest driver of the policy's hosts; None if it is not known."""
+    """Return the oldest driver that the policy allows; None if it is not known."""
     if policy.driver is not None:
         return policy.driver if "." in policy.driver else policy.driver + _NEWEST
     cuda = policy.cuda or ""
@@ -93,7 +90,6 @@ def _least_of(policy: Policy) -> Optional[str]:
 
 
 def _requirements(needs: ImageNeeds, policy: Policy, key: str, first: str) -> Iterator[Finding]:
-    """Yield each NVIDIA_REQUIRE_* that *first* or a later driver does not meet."""
     for name in needs.facts.undecided:
         if name.startswith("NVIDIA_REQUIRE_") or name == "CUDA_VERSION":
             yield _undecided(policy, key, _ONLY_A_SHELL.format(name))
@@ -123,7 +119,7 @@ def _answer(text: str, driver: str) -> Optional[bool]:
 
 
 def _rocm(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
-    """Yield a ROCm newer than the policy's. Source: ROCm documentation, "User and kernel-space support matrix"."""
+    """Source: ROCm documentation, "User and kernel-space support matrix"."""
     if policy.rocm is None:
         return
     rocm = needs.facts.rocm
@@ -140,7 +136,7 @@ def _rocm(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
 
 
 def _glibc(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
-    """Yield programs that need another C library than there is: the image's own, or without one the host's."""
+    """Programs use the C library of the image; those of an image without one use that of the host."""
     if policy.glibc is None:
         return
     facts, wants = needs.facts, needs.glibc
@@ -156,7 +152,6 @@ def _glibc(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
 
 
 def _gpus(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
-    """Yield each framework, or the program, without code for some GPUs."""
     if policy.gpus and not needs.gpu_code and (needs.facts.cuda or needs.facts.rocm):
         where = "the program and its libraries" if needs.program else "the frameworks that gpubind knows"
         yield _undecided(policy, "gpus", f"no GPU code is in {where}")
@@ -167,7 +162,7 @@ def _gpus(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
         shares = {gpu: best_share(files, gpu, cuda) for gpu in vendor_gpus or policy.gpus}
         lacking = [gpu for gpu, share in shares.items() if not share.is_enough]
         if not lacking or code.unread:
-            continue  # what is unread is named by itself
+            continue  # each unread file has its own finding
         is_refused = all(best_share(files, gpu).is_enough for gpu in lacking)
         refused = f" but PTX {code.isas[-1]}, which a driver for CUDA {cuda} refuses" if is_refused else ""
         lacks = f"{name} has no code for {', '.join(lacking)}{refused}"

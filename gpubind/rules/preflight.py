@@ -1,4 +1,4 @@
-"""The inputs of rules: `preflight` makes them of a host, a plan, an image and a program."""
+"""The inputs of rules: `preflight` makes them from a host, a plan, an image and a program."""
 
 from __future__ import annotations
 
@@ -64,32 +64,31 @@ from gpubind.runtimes.runtime import NO_STAGE, RuntimeLimits, Stage, Start, pars
 Needs = Literal["host", "image", "runtime", "program"]
 
 _VERSION_TIMEOUT_S = 10.0
-"""The time for a program's answer about its release."""
+"""How long a program may take to print its release."""
 CPUINFO_LIMIT = 8 << 20
 
 
 def is_root_only(stat: Stat, right: int) -> bool:
-    """Return whether mode and access control list give *right*, of the bits 4, 2 and 1, to no user but root."""
+    """Return whether mode and access control list grant *right* (of the bits 4, 2 and 1) to no user but root."""
     return not any(number != 0 and bits & right == right for _, number, bits in stat.rights())
 
 
 class Preflight:
-    """A job that is about to start: the input of every rule. It is frozen; what is read for it later is read once.
+    """A job that is about to start: the input of every rule. It is frozen; facts that rules need are read once.
 
-    `image`, `container` and `chain` are for rules that need them: `has_image` and `has_program` say whether they are
-    known.
+    `image`, `container` and `chain` exist only if `has_image` and `has_program` are set.
     """
 
     trial: Optional[Trial] = None
-    """What was seen in the container, if it was tried."""
+    """The answers of the container, if it was started."""
     imports: Optional[PythonPaths] = None
-    """Where the program imports from, if it is Python."""
+    """The directories from which the program imports, if it is Python."""
     imported_cuda: tuple[ImageCuda, ...] = ()
-    """The CUDA of the packages that it imports, the newest first."""
+    """The CUDA of the imported packages, newest first."""
     uses: tuple[DriverUse, ...] = ()
-    """What the program uses of NVIDIA's driver for graphics and video."""
+    """NVIDIA's libraries for graphics and video that the program uses."""
     used: Mapping[str, Severity] = MappingProxyType({})
-    """The libraries to which that leads, and how grave it is that one is missing."""
+    """The driver's libraries that `uses` lead to, each with the severity of its absence."""
 
     def __init__(
         self,
@@ -107,30 +106,30 @@ class Preflight:
         looks_at_gpu_code: bool = True,
     ) -> None:
         self.host = host
-        """As `Host.lenient`: a rule reports nothing about files that a record does not cover."""
+        """`Host.lenient`: rules report nothing about files that a record does not cover."""
         self.plan = plan
-        """Empty if the host has nothing to bind."""
+        """An empty plan if the host has nothing to bind."""
         self.backend = backend
         """The name of the runtime that will start the container."""
         self.start = start
         """The facts of the runtime, and the user's options for it."""
         self.own_mounts = own_mounts
-        """The additions of the runtime and the user to the container; None if they are not known."""
+        """What the runtime and the user add to the container; None if that is not known."""
         self.arguments = arguments
-        """The plan in the runtime's arguments; None if the runtime is not known, or cannot express the plan."""
+        """The plan as arguments of the runtime; None if the runtime is not known, or cannot express the plan."""
         self.limit = limit
         """The part of the plan that the runtime cannot express."""
         self.opened = opened
-        """The image, and it with the plan in place."""
+        """The image, and the container: the image with the plan in place."""
         self.expected = expected
-        """What the host is to have, by the user and the site."""
+        """What the user and the site expect of the host."""
         self.looks_at_gpu_code = looks_at_gpu_code
-        """Whether the GPU code of the image is read."""
+        """Whether rules read the GPU code of the image."""
         self._chain = chain
         self._releases: dict[str, Optional[Release]] = {}
         self._registries: dict[tuple[str, ...], Registry] = {}
         self.known_cuda: tuple[ImageCuda, ...] = opened[0].facts.every_cuda if opened is not None else ()
-        """The CUDA of the image, and of everything outside its usual places that the program may use."""
+        """The CUDA of the image, and of files outside its usual directories that the program may use."""
         if chain is not None:
             self._read_program(chain)
         self._is_made = True
@@ -141,13 +140,12 @@ class Preflight:
         super().__setattr__(name, value)
 
     def with_trial(self, trial: Trial) -> Preflight:
-        """Return this job with what was seen in its container."""
+        """Return this job with the answers of its container."""
         preflight_copy = object.__new__(Preflight)
         preflight_copy.__dict__.update(self.__dict__, trial=trial)
         return preflight_copy
 
     def _read_program(self, chain: Chain) -> None:
-        """Read what the program imports, the CUDA that it may use, and its uses of the driver."""
         tree, file, find = self.container.tree, chain.file, self.container.find
         if file is not None and is_python(file):
             self.imports = find_python_paths(tree, file, _python_variables(self))
@@ -169,12 +167,12 @@ class Preflight:
 
     @property
     def has_program(self) -> bool:
-        """Return whether the program is known."""
+        """Return whether the program that will run is known."""
         return self._chain is not None
 
     @property
     def image(self) -> Image:
-        """Return the image. Errors: `LookupError` without one, which is a bug of gpubind."""
+        """Return the image. Errors: `LookupError` without one, a bug of gpubind."""
         return self._opened[0]
 
     @property
@@ -196,7 +194,7 @@ class Preflight:
         return self._chain
 
     def release(self, engine: str) -> Optional[Release]:
-        """Return what the installed release of docker or podman does; None if it is not known. It is asked once."""
+        """Return the properties of the installed docker or podman; None if unknown. The program runs once."""
         if engine not in self._releases:
             answer = self.host.run(version_command(engine), _VERSION_TIMEOUT_S)
             version = None if isinstance(answer, Missing) else parse_version(answer.stdout)
@@ -205,7 +203,7 @@ class Preflight:
 
     @cached_property
     def daemon(self) -> Union[DaemonSettings, Missing]:
-        """The settings of dockerd; Missing where they cannot be read or are malformed: it does not start with those."""
+        """The settings of dockerd; Missing if unreadable, or malformed: dockerd does not start with those."""
         data = self.host.dev.read(DAEMON_FILE, SIZE_LIMIT)
         if isinstance(data, Missing):
             return DaemonSettings() if data.why == "absent" else data
@@ -215,7 +213,7 @@ class Preflight:
             return malformed_as_missing(error)
 
     def registry(self, directories: Iterable[str]) -> Registry:
-        """Return the CDI specs in *directories*; they are read once."""
+        """Return the CDI specs in *directories*, which are read once."""
         key = tuple(directories)
         if key not in self._registries:
             self._registries[key] = read_registry(self.host, key)
@@ -223,27 +221,27 @@ class Preflight:
 
     @property
     def limits(self) -> RuntimeLimits:
-        """Return the limits of the runtime; none if it is not known."""
+        """Return the limits of the runtime; no limits if it is not known."""
         return RuntimeLimits() if self.backend is None else WRAPPED[self.backend].limits
 
     @property
     def driver(self) -> Optional[Driver]:
-        """Return NVIDIA's driver, if the plan is about it."""
+        """Return NVIDIA's driver if the plan has it."""
         return next((planned.driver for planned in self.plan.drivers if planned.driver.vendor == "nvidia"), None)
 
     @property
     def driver_directories(self) -> tuple[str, ...]:
-        """Return the directories that hold NVIDIA's libcuda, in whose prefixes its programs and data were searched."""
+        """Return the directories of NVIDIA's libcuda: its programs and data were searched in their prefixes."""
         return next((planned.beside for planned in self.plan.drivers if planned.driver.vendor == "nvidia"), ())
 
     def looked_in(self, *paths: str) -> str:
-        """Return the places in which the host was searched for *paths* of manifests and data."""
+        """Return the host directories where manifests and data were searched for *paths*."""
         places = ((path, *place) for path in paths for place in data_prefix_pairs(path, self.driver_directories))
         return ", ".join(dict.fromkeys(prefix + path[len(standard) :] for path, standard, prefix in places))
 
     @property
     def is_nvidias(self) -> bool:
-        """Return whether NVIDIA's GPUs are requested: by name, or because no vendor is named."""
+        """Return whether NVIDIA's GPUs are requested: by name, or because the request names no vendor."""
         return "nvidia" in (self.plan.request.vendors or ("nvidia",))
 
     @property
@@ -253,7 +251,7 @@ class Preflight:
 
     @property
     def has_linux_driver(self) -> bool:
-        """Return whether a loaded Linux driver of NVIDIA serves GPUs here, and the container gets some of them."""
+        """Return whether NVIDIA's Linux driver is loaded here and the container gets at least one of its GPUs."""
         usable = any(gpu.vendor == "nvidia" and gpu.index is not None for gpu in self.plan.gpus)
         if usable and not any(gpu.index is not None for gpu in self.gpus):
             return False
@@ -261,7 +259,7 @@ class Preflight:
 
     @property
     def libraries(self) -> dict[str, str]:
-        """Return the host's file of each of NVIDIA's libraries in the plan, by its name in the container."""
+        """Return the host's path of each NVIDIA library in the plan, by its name in the container."""
         return {
             mount.target.rpartition("/")[2]: mount.source or ""
             for mount in self.plan.mounts
@@ -270,12 +268,12 @@ class Preflight:
 
     @property
     def nodes(self) -> dict[str, DeviceNode]:
-        """Return the device nodes of the plan by their path in the container."""
+        """Return the plan's device nodes by their path in the container."""
         return {node.target: node for node in self.plan.devices}
 
     @property
     def is_for_others(self) -> bool:
-        """Return whether root asks, who may open everything, for the users who start containers: by no runtime."""
+        """Return whether root, who may open every file, checks for those who start containers: no runtime is named."""
         return self.host.identity.euid == 0 and self.backend is None
 
     def wants(self, capability: Capability) -> bool:
@@ -283,12 +281,12 @@ class Preflight:
         return capability in requested_capabilities(self.plan.request)
 
     def wants_by_name(self, capability: Capability) -> bool:
-        """Return whether *capability* is wanted and the caller named capabilities: a missing part is an error."""
+        """Return whether *capability* is wanted and the request names capabilities: a missing part is then an error."""
         return self.plan.request.caps_named and self.wants(capability)
 
     @property
     def is_own_root(self) -> bool:
-        """Return whether the image is the directory from which the driver comes: this machine's root, usually."""
+        """Return whether the image is the directory that provides the driver, usually this machine's root."""
         return self.host.local is not None and self.image.tree.root == self.host.driver.root
 
     @property
@@ -298,7 +296,7 @@ class Preflight:
 
     @cached_property
     def gpu_code(self) -> tuple[CodeFile, ...]:
-        """The files with GPU code that the program may use: what it is linked with, else that of the frameworks."""
+        """The files with GPU code that the program may use: its linked files, else those of the frameworks."""
         if not (self.has_image and self.looks_at_gpu_code):
             return ()
         if self._linked_code:
@@ -364,7 +362,6 @@ def preflight(
 
 
 def _chain(host: Host, image: Image, container: Container, program: str, path: str, *, may_be_library: bool) -> Chain:
-    """Return the files that the kernel opens to start *program*, found in *path*."""
     file = container.locate(program) if may_be_library and "/" in program else None
     if file is not None and is_library(file):
         return library_chain(container, program, file)
@@ -374,7 +371,6 @@ def _chain(host: Host, image: Image, container: Container, program: str, path: s
 
 
 def _python_variables(job: Preflight) -> dict[str, str]:
-    """Return the program's variables that specify where Python imports from."""
     variables = {name: value for name, value in job.image.facts.env.items() if name in PYTHON_VARIABLES}
     for variable in job.own_mounts.env if job.own_mounts else ():
         is_kept = variable.op == "default" and variable.name in variables
@@ -386,20 +382,20 @@ def _python_variables(job: Preflight) -> dict[str, str]:
 def _container(
     host: Host, plan: Plan, image: Image, own_mounts: UserMounts, arguments: Optional[RuntimeArguments]
 ) -> Container:
-    """Return *image* with *plan* in place, except for mounts that the runtime has no mount point for."""
+    """The plan's mounts for which the runtime has no mount point are not in place."""
     left_out = {d.target for d in arguments.decisions if d.rule == NO_MOUNT_POINT} if arguments is not None else ()
     mounts = [mount for mount in plan.mounts if mount.target not in left_out]
     library_path = image.facts.env.get("LD_LIBRARY_PATH", "")
 
     def processor() -> Optional[Cpu]:
-        data = host.lenient.dev.read("/proc/cpuinfo", CPUINFO_LIMIT)  # older records do not have it
+        data = host.lenient.dev.read("/proc/cpuinfo", CPUINFO_LIMIT)  # older records lack it
         return None if isinstance(data, Missing) else parse_cpuinfo(data.decode("utf-8", "surrogateescape"))
 
     return Container(image.loader, host.driver, mounts, plan.env, library_path, own_mounts, host.local, processor)
 
 
 def search_path(image: Optional[Image], plan: Plan, own_mounts: Optional[UserMounts] = None) -> str:
-    """Return PATH in the container of *plan*: the user's value, else the image's, and everything added to it."""
+    """Return PATH in the container: the user's value, else the image's, with all additions of *plan*."""
     image_value = image.facts.env.get("PATH") if image is not None else None
     path = image_value or DEFAULT_PATH
     for variable in (*(own_mounts.env if own_mounts else ()), *plan.env):
@@ -410,7 +406,7 @@ def search_path(image: Optional[Image], plan: Plan, own_mounts: Optional[UserMou
 
 
 def variable_of(preflight: Preflight, name: str) -> Optional[str]:
-    """Return the value of *name* in the container; where the runtime is not known, also that of the caller."""
+    """Return the value of *name* in the container. If the runtime is not known, the caller's value takes precedence."""
     value = preflight.image.facts.env.get(name)
     if preflight.own_mounts is None:
         return (preflight.host.variable(name) or None) if value is None else value
@@ -421,9 +417,7 @@ def variable_of(preflight: Preflight, name: str) -> Optional[str]:
 
 
 def lost_groups(preflight: Preflight, code: str, vendor: Vendor) -> Iterator[Finding]:
-    """Yield the finding *code* about a runtime that changes the caller's groups, with nodes of *vendor* that only a
-    group may use.
-    """
+    """Yield *code* if the runtime drops groups of the caller that nodes of *vendor* require."""
     limits = preflight.limits
     plan_options = preflight.arguments.options if preflight.arguments is not None else ()
     all_options = (

@@ -1,6 +1,6 @@
-"""Rules about the program: it must be in the container, and its loader must find everything it needs.
+"""Rules about the program: the container must have it, and its loader must find all its libraries.
 
-`loader/execve.py` follows execve; for the rest: ld.so(8).
+Sources: execve(2), see `loader/execve.py`; ld.so(8).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from gpubind.rules.preflight import Preflight, search_path
 from gpubind.rules.uses import DriverUse
 
 _FROM_THE_HOST = ("/tmp/", "/home/", "/root/", "/scratch/", "/var/tmp/")
-"""Directories that runtimes and sites bind from the host: where the runtime is not known, so is what is there."""
+"""Directories that runtimes and sites bind from the host. If the runtime is not known, neither is their content."""
 
 
 def program_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a program, or the interpreter of a script, that is not in the container."""
+    """Yield a program, or the interpreter of a script, that the container lacks."""
     chain = preflight.chain
     name = chain.names[-1]
     if chain.stop is None or chain.stop.kind != "missing" or _is_undecided(preflight, name):
@@ -71,7 +71,7 @@ def program_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def program_on_host(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a program of this host without a named runtime: it is checked where most runtimes bind it."""
+    """Yield a program of this host where no runtime is named: it is checked at the path where most runtimes bind it."""
     file = preflight.chain.file
     if preflight.backend is None and file is not None and file.bind is not None:
         where = f"{file.bind.source}, bound to {file.bind.target}"
@@ -79,7 +79,7 @@ def program_on_host(preflight: Preflight) -> Iterator[Finding]:
 
 
 def program_not_executable(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a program that may not be executed, is for another machine, damaged, or not a program."""
+    """Yield a program that is not executable, is damaged, is not a program, or is for another machine."""
     chain = preflight.chain
     if chain.stop is None or chain.stop.kind in ("missing", "unreadable"):
         return
@@ -111,11 +111,11 @@ def program_unreadable(preflight: Preflight) -> Iterator[Finding]:
 
 
 def program_interpreter(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a program whose loader (PT_INTERP) is not in the container: the kernel reports the program as missing."""
+    """Yield a program whose loader (PT_INTERP) the container lacks: the kernel then reports the program as missing."""
     file = _started(preflight)
     elf = None if file is None else file.elf
     if file is None or elf is None or not elf.interpreter or not elf.interpreter.startswith("/"):
-        return  # static, or from the working directory
+        return  # static, or its loader is relative to the working directory
     loader = preflight.container.locate(elf.interpreter)
     ident = None if loader is None else loader.tree.ident(loader.tree_path)
     if isinstance(ident, ElfIdent) and (ident.bits, ident.machine) == (elf.ident.bits, elf.ident.machine):
@@ -127,9 +127,9 @@ def program_interpreter(preflight: Preflight) -> Iterator[Finding]:
 
 
 def program_library_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a library that the program is linked with and the loader does not find.
+    """Yield a library that the program is linked with and that the loader does not find.
 
-    Also `userspace-missing`, as an error, in the place of ROCm's, where all of it is missing.
+    If all of ROCm is missing, yield `userspace-missing` as an error in place of its libraries.
     """
     failures = tuple(_failures(preflight, "missing"))
     userspace_findings = tuple(
@@ -184,7 +184,7 @@ def program_library_version(preflight: Preflight) -> Iterator[Finding]:
 
 
 def program_driver(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a driver's library in the image to which the program's search path leads, past the plan's."""
+    """Yield a driver's library of the image that precedes the plan's library in the program's search path."""
     started = _started(preflight)
     if started is None:
         return
@@ -192,7 +192,7 @@ def program_driver(preflight: Preflight) -> Iterator[Finding]:
     for file in preflight.container.load(started.path).files:
         soname, directory = basename(file.path), dirname(file.path)
         is_planned = file.mount is not None or file.tree.real(file.tree_path) == planned.get(soname)
-        # The user answers for the user's path; compat libraries have other rules.
+        # The user is responsible for the user's own path; other rules are about compat libraries.
         is_users = directory in preflight.container.user_library_path
         if (
             is_planned
@@ -215,7 +215,7 @@ def program_driver(preflight: Preflight) -> Iterator[Finding]:
 
 
 def capability_not_asked(preflight: Preflight) -> Iterator[Finding]:
-    """Yield the capabilities that the program uses and that are not requested.
+    """Yield the capabilities that the program uses but the user did not request.
 
     `program-library-missing` reports a library of the driver without which the program does not start.
     """
@@ -249,12 +249,10 @@ def _by_capability(uses: Iterable[DriverUse]) -> dict[Capability, list[DriverUse
 
 
 def _started(preflight: Preflight) -> Optional[ContainerFile]:
-    """Return the file that the kernel would load; None if it would stop before."""
     return preflight.chain.file if preflight.chain.stop is None else None
 
 
 def _failures(preflight: Preflight, kind: str) -> Iterator[tuple[LoadFailure, str]]:
-    """Yield the loader's complaints of *kind* about the program, and its path."""
     started = _started(preflight)
     if started is not None:
         for failure in preflight.container.failures(started.path):
@@ -263,12 +261,11 @@ def _failures(preflight: Preflight, kind: str) -> Iterator[tuple[LoadFailure, st
 
 
 def _is_library(preflight: Preflight) -> bool:
-    """Return whether it is a library that is named in the place of a program."""
     file = preflight.chain.file
     return file is not None and is_library(file)
 
 
 def _is_undecided(preflight: Preflight, name: str) -> bool:
-    """Return whether *name* is relative to a working directory that is not known."""
+    """The working directory in the container is not known."""
     path = search_path(preflight.image, preflight.plan, preflight.own_mounts)
     return is_undecided(preflight.container, name, path)

@@ -1,4 +1,4 @@
-"""Rules about the runtime: what it cannot do for the plan, and the files of the host on which it depends."""
+"""Rules about the runtime: its limits, and the host files on which it depends."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ APPARMOR = "/etc/apparmor.d"
 
 
 class Sysctl(NamedTuple):
-    """A setting of the kernel that can forbid user namespaces to ordinary users."""
+    """A kernel setting that can forbid user namespaces to ordinary users."""
 
     path: str
     off: str
-    """The value that forbids them."""
+    """The value that forbids user namespaces."""
     on: str
     """The argument of sysctl that allows them."""
 
@@ -54,7 +54,7 @@ def runtime_limit(preflight: Preflight) -> Iterator[Finding]:
 
 
 def dev_char_links_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield missing links in /dev/char, without which systemd forgets NVIDIA's devices at a daemon-reload.
+    """Yield missing links in /dev/char. Without them, systemd drops NVIDIA's devices at a daemon-reload.
 
     Source: NVIDIA Container Toolkit, "Troubleshooting", and issue 48.
     """
@@ -69,7 +69,7 @@ def dev_char_links_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def user_namespaces_off(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a kernel that does not allow this user the user namespaces that the runtime needs."""
+    """Yield a kernel that denies this user the user namespaces that the runtime needs."""
     backend, host, needs = preflight.backend or "", preflight.host, preflight.limits
     if not needs.no_namespace_message or host.identity.euid == 0:
         return
@@ -90,7 +90,6 @@ def user_namespaces_off(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _no_user_namespaces(host: Host, backend: str) -> Optional[Sysctl]:
-    """Return the setting that forbids them to *backend*; None if none does."""
     for sysctl in USER_NAMESPACES:
         has_profile = sysctl == _APPARMORS and any(
             re.fullmatch(rf"(usr\.(local\.)?(s?bin|libexec)\.)?{re.escape(backend)}\b.*", name)
@@ -102,13 +101,13 @@ def _no_user_namespaces(host: Host, backend: str) -> Optional[Sysctl]:
 
 
 def bad_cdi(preflight: Preflight) -> Iterator[Finding]:
-    """Yield what is wrong with the CDI specs of a host whose plan was not made of them.
+    """Yield the faults of the host's CDI specs if the plan does not come from them.
 
-    Also `cdi-conflict`, a device that two of one directory have; `stale-cdi`, files, numbers or GPUs that are not this
-    host's any more.
+    Also `cdi-conflict`: two specs of one directory define a device. Also `stale-cdi`: a spec names files, device
+    numbers or GPUs that this host no longer has.
     """
     if any(planned.source.served == SOURCE for planned in preflight.plan.drivers):
-        return  # the plan reports all this
+        return  # the plan has these findings
     registry = preflight.registry(preflight.plan.request.cdi_directories)
     dev = preflight.host.dev
     answers = (
@@ -116,7 +115,7 @@ def bad_cdi(preflight: Preflight) -> Iterator[Finding]:
         for path in registry.ignored_files
     )
     if any(isinstance(answer, Missing) and answer.why == "unrecorded" for answer in answers):
-        return  # a record does not cover them
+        return  # a record does not cover the specs
     yield from registry_findings(registry)
     version = preflight.driver.kernel_version if preflight.driver is not None else None
     yield from stale_findings(preflight.host, registry.specs, version, preflight.plan.gpus, "warning")

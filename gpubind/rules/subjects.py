@@ -1,4 +1,4 @@
-"""What some rules are about, and most starts do not have: a rule applies to a start that has it."""
+"""Subjects that most starts lack. A rule about a subject applies only to starts that have it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpubind.rules.host import engines, platform, services
 from gpubind.rules.preflight import Preflight
 
 _SLURM = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
-"""The variables with the GPUs of a job."""
+"""The variables that hold the GPUs of a job."""
 
 
 def _has_cdi(preflight: Preflight) -> bool:
@@ -65,4 +65,4 @@ SUBJECTS: Mapping[str, Callable[[Preflight], bool]] = {
     "tegra": _is_of("tegra"),
     "wsl": _is_of("wsl"),
 }
-"""Whether a start has it, by its name in `when` of data/findings.json."""
+"""Whether a start has the subject, by the subject's name in `when` of data/findings.json."""

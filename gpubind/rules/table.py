@@ -1,4 +1,4 @@
-"""The table of rules, and `check`, which asks those whose inputs are known."""
+"""The table of rules, and `check`, which applies the rules whose inputs are known."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ MODULES = (
     *(amdgpu, cuda, frameworks, gpucode, graphics, image, level_zero, libc, libraries, rocm, synapse, video),
     *(program, runtime, trial),
 )
-"""The modules in which rules are, by topic."""
+"""The modules with rules, by topic."""
 
 
 class Rule(NamedTuple):
-    """One thing that can be wrong. data/findings.json has its texts."""
+    """A rule: a fault that a job can have. data/findings.json has its texts."""
 
     code: str
     severities: tuple[Severity, ...]
     """The severities of its findings, worst first."""
     needs: Needs
-    """`host`: the host and the plan; `image`: also an open image; `runtime`, `program`: also the name of one."""
+    """The inputs. `host`: host and plan; `image`: also an open image; `runtime`, `program`: also the name of one."""
     find: Optional[Callable[[Any], Iterable[Finding]]]
-    """The function that takes a `Preflight` and looks for it: `uvm_missing` for `uvm-missing`. None if the planner, a
-    runtime or the rule of another code finds it."""
+    """The function that takes a `Preflight` and yields findings: `uvm_missing` for `uvm-missing`. None if the planner,
+    a runtime or the rule of another code yields them."""
 
 
 def _rule(code: str, text: dict[str, Any]) -> Rule:
@@ -59,19 +59,19 @@ def _rule(code: str, text: dict[str, Any]) -> Rule:
 
 
 RULES = tuple(_rule(code, text) for code, text in finding_texts().items())
-"""By code."""
+"""The rules by code."""
 CODES = tuple(sorted(rule.code for rule in RULES))
 
 
 def code_and_subject(key: str, where: str = "") -> tuple[str, Optional[str]]:
-    """Return the code and the subject of *key*, CODE or CODE:SUBJECT. Errors: as `need_code`."""
+    """Parse *key*, CODE or CODE:SUBJECT. Errors: as `need_code`."""
     code, _, subject = key.partition(":")
     need_code(code, where)
     return code, subject or None
 
 
 def known_codes(codes: Iterable[str]) -> tuple[str, ...]:
-    """Return the codes in *codes*, each of which may be several with commas. Errors: `UsageError` (`unknown-code`)."""
+    """Return the codes in *codes*, whose items may be lists with commas. Errors: `UsageError` (`unknown-code`)."""
     split = tuple(part for code in codes for part in code.split(","))
     for code in split:
         need_code(code)
@@ -79,7 +79,7 @@ def known_codes(codes: Iterable[str]) -> tuple[str, ...]:
 
 
 def need_code(code: str, where: str = "") -> None:
-    """Raise `UsageError` (code `unknown-code`) if no finding has *code*, which *where* names."""
+    """Raise `UsageError` (code `unknown-code`) if no finding has *code*. *where* is the source of *code*."""
     if code not in CODES:
         hint = did_you_mean(CODES, code) + "`gpubind explain` lists them all"
         what = f"no finding has the code `{code}`" if code else "empty finding code"
@@ -98,9 +98,9 @@ def rules_with_inputs(preflight: Preflight) -> tuple[Rule, ...]:
 
 
 def applicable_rules(preflight: Preflight) -> tuple[Rule, ...]:
-    """Return the `rules_with_inputs` that are about this start: its vendors, its runtime, its options, its subjects.
+    """Return the `rules_with_inputs` that concern this start: its vendors, runtime, options and subjects.
 
-    A finding of another rule says by itself that the rule applied.
+    If another rule has a finding of a code, the rule of that code also applied.
     """
     request = preflight.plan.request
     vendors = {*request.vendors, *(planned.driver.vendor for planned in preflight.plan.drivers)} or set(VENDORS)
@@ -130,11 +130,11 @@ def _about(finding: Finding) -> tuple[str, Optional[str], str]:
 
 
 def check(preflight: Preflight) -> tuple[Finding, ...]:
-    """Return the findings of the planner, of the runtime and of the rules; errors first, by code."""
+    """Return the findings of the planner, the runtime and the rules: errors first, then by code."""
     of_rules = [
         finding for rule in rules_with_inputs(preflight) if rule.find is not None for finding in rule.find(preflight)
     ]
-    # Of the planner's, one that a rule about the program or a framework found to be graver is left out.
+    # A rule about the program or a framework may repeat a planner's finding with a worse severity: keep only that.
     ranks = {
         _about(finding): SEVERITIES.index(finding.severity)
         for finding in sorted(of_rules, key=finding_order, reverse=True)
@@ -152,7 +152,7 @@ def check(preflight: Preflight) -> tuple[Finding, ...]:
 
 
 def _is_consequence(finding: Finding, findings: Iterable[Finding]) -> bool:
-    """Return whether another one of *findings*, about the same vendor, is its cause. A note explains no error."""
+    """Return whether another of *findings* about the same vendor is its cause. A note is not the cause of an error."""
     codes = finding_texts()[finding.code].get("follows", ())
     causes = (cause for cause in findings if cause.code in codes and finding.vendor in (None, cause.vendor))
     return any(cause.severity != "note" or finding.severity == "note" for cause in causes)

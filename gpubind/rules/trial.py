@@ -1,9 +1,9 @@
-"""Rules about a container that was tried: what was seen in it and not predicted, or predicted and not seen.
+"""Rules about a container that was tried: where its answers differ from the predictions.
 
-`predictions` has what a check predicts; the answers are those of the image's own loader, which stops at the first file
-that it does not find. An executable stack is refused by dlopen only, so nothing is predicted for it here.
+`predictions` lists the predictions of a check. The answers come from the image's own loader, which stops at the first
+file that it does not find. Only dlopen refuses an executable stack, so nothing is predicted for it.
 
-Source: ld.so(8) for --list, which musl's loader has, too; glibc `elf/rtld.c` (rtld_mode_list).
+Source: ld.so(8) for --list, which musl's loader also supports; glibc `elf/rtld.c` (rtld_mode_list).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NO_CUDA = (
 )
 """Errors with which cuInit fails."""
 NO_DEVICE = 3
-"""The exit status of `PROBE` where the control node has no kernel driver: nothing was predicted for that."""
+"""The exit status of `PROBE` if the control node has no kernel driver, which the check does not predict."""
 PROBE = f"""
 import ctypes, errno, os, sys
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -46,21 +46,21 @@ except OSError as error:
     sys.exit({NO_DEVICE} if error.errno in (errno.ENXIO, errno.ENODEV) else 1)
 sys.exit(1)
 """
-"""For Python in a container."""
+"""A program for the container's Python."""
 REPORTED_BY_LOADER = ("absent", "forbidden", "no-elf", "too-short")
-"""Why a file is not loaded, where the loader says so, and names it."""
+"""Failures of which the loader's message names the file."""
 _STARTED = {"nvidia-smi": ("-L",), "rocminfo": ()}
-"""Programs of drivers that say which GPUs there are."""
+"""Programs of drivers that list the GPUs."""
 _NO_VERSION = re.compile(r"version `[^']*' not found")
 
 
 def predictions(preflight: Preflight, findings: Iterable[Finding]) -> tuple[Prediction, ...]:
-    """Return what a container is asked, with what the check predicts; *findings* are those of the check."""
+    """Return the commands to run in a container, each with the outcome that a check with *findings* predicts."""
     return (*_of_plan(preflight), *_of_program(preflight), *_of_driver(preflight, tuple(findings)))
 
 
 def _of_plan(preflight: Preflight) -> Iterator[Prediction]:
-    """Yield whether each library and program of the plan loads that the runtime can mount."""
+    """Skip files that the runtime cannot mount."""
     container = preflight.container
     for mount in preflight.plan.mounts:
         file = container.locate(mount.target) if mount.kind in ("library", "binary") else None
@@ -73,7 +73,7 @@ def _of_plan(preflight: Preflight) -> Iterator[Prediction]:
 
 
 def _of_program(preflight: Preflight) -> Iterator[Prediction]:
-    """Yield whether the program is there, and whether it loads, or the interpreter to which a script leads."""
+    """Yield whether the program exists, and whether it loads; for a script, whether its last interpreter does."""
     if not preflight.has_program:
         return
     chain = preflight.chain
@@ -87,21 +87,21 @@ def _of_program(preflight: Preflight) -> Iterator[Prediction]:
         yield Prediction("program", name, (name,), predicted, why)
     elf = file.elf if file is not None and chain.stop is None else None
     if file is not None and elf is not None:
-        # The loader takes $ORIGIN of the path that it gets; the kernel follows links first.
+        # The loader resolves $ORIGIN from the path that it gets; the kernel follows links first.
         path = file.path if is_loaded else file.resolved_path or file.path
         loader = _loader(preflight.container, elf.ident.arch) if is_loaded else elf.interpreter
         yield from _loads(preflight, path, loader)
 
 
 def _loads(preflight: Preflight, path: str, loader: Optional[str]) -> Iterator[Prediction]:
-    """Yield whether *loader* loads the file at *path*; nothing where there is no loader to ask."""
+    """Yield whether *loader* loads the file at *path*; nothing if the loader is not known."""
     if loader is None or not loader.startswith("/"):
         return
     failures = [failure for failure in preflight.container.failures(path) if failure.kind != "stack"]
     predicted: Optional[bool] = not failures
     why, reasons = "", tuple(failure.name for failure in failures)
     if any(failure.why not in REPORTED_BY_LOADER for failure in failures):
-        reasons = ()  # of a file that is cut off it may as well die
+        reasons = ()  # the loader may crash on a truncated file
     if not _may_load(preflight.container, loader, path):
         predicted, why, reasons = False, f"its loader {loader} is not in the container, or for other programs", ()
     elif failures:
@@ -109,13 +109,12 @@ def _loads(preflight: Preflight, path: str, loader: Optional[str]) -> Iterator[P
         predicted = None if unseen_libraries(preflight) else False
     layered = has_gcompat(preflight.image.tree) and preflight.image.facts.libc_family == "musl"
     if layered and predicted:
-        predicted = None  # which of glibc's functions it lacks is unknown
+        predicted = None  # the glibc functions that gcompat lacks are not known
     loader_command = (f"/lib/{musl_loader_in(preflight.image.tree)}", "--preload", GCOMPAT) if layered else (loader,)
     yield Prediction("loads", path, (*loader_command, "--list", path), predicted, why, reasons)
 
 
 def _may_load(container: Container, loader: str, path: str) -> bool:
-    """Return whether *loader* is in the container, and for files of the class and machine of *path*."""
     files = [container.locate(loader), container.locate(path)]
     idents = [file.tree.ident(file.tree_path) if file is not None else None for file in files]
     machines = {(ident.bits, ident.machine) if isinstance(ident, ElfIdent) else None for ident in idents}
@@ -123,7 +122,7 @@ def _may_load(container: Container, loader: str, path: str) -> bool:
 
 
 def _loader(container: Container, arch: Optional[str]) -> Optional[str]:
-    """Return the loader for libraries of *arch*: that of the C library, which is a program, too; else musl's."""
+    """Return the loader for libraries of *arch*: the interpreter of the C library, else musl's loader."""
     path = container.image.for_arch(arch).find(LIBC)
     libc = container.locate(path) if path is not None else None
     if libc is not None and libc.elf is not None:
@@ -133,7 +132,6 @@ def _loader(container: Container, arch: Optional[str]) -> Optional[str]:
 
 
 def _of_driver(preflight: Preflight, findings: Sequence[Finding]) -> Iterator[Prediction]:
-    """Yield what the driver is asked: CUDA by Python, and the programs of the plan that list GPUs."""
     path = search_path(preflight.image, preflight.plan, preflight.own_mounts)
     places = (f"{place}/python3" for place in path.split(":") if place.startswith("/"))
     python = next(filter(preflight.container.locate, places), None)
@@ -148,7 +146,7 @@ def _of_driver(preflight: Preflight, findings: Sequence[Finding]) -> Iterator[Pr
 
 
 def _cuda_works(preflight: Preflight, findings: Sequence[Finding]) -> tuple[Optional[bool], str]:
-    """Return whether cuInit is to succeed, or None if nothing is predicted; and why it is not."""
+    """Return whether cuInit will succeed (None: no prediction), and why it will not."""
     stops = [finding for finding in findings if finding.code in _NO_CUDA and finding.severity == "error"]
     stops += [finding for finding in findings if finding.code == "visible-devices-none"]
     library = preflight.container.find("libcuda.so.1")
@@ -163,11 +161,11 @@ def _cuda_works(preflight: Preflight, findings: Sequence[Finding]) -> tuple[Opti
 
 
 def compare_answer(prediction: Prediction, status: Optional[int], output: str) -> TrialOutcome:
-    """Return *prediction* with its answer: the exit *status* of its command, None without its loader; and its words."""
+    """Return the outcome of *prediction*, by *status* and *output* of its command. None: it has no loader."""
     seen: Optional[bool] = status == 0
     if prediction.kind == "loads":
         output = "the loader is not in the container" if status is None else _message(prediction.subject, output)
-        seen = status == 0 and _NO_VERSION.search(output) is None  # with --list it goes on where a version is missing
+        seen = status == 0 and _NO_VERSION.search(output) is None  # --list goes on after a missing version
     if prediction.kind == "driver" and status == NO_DEVICE and prediction.succeeds:
         seen = None
     if not seen and not output and status is not None:
@@ -176,14 +174,13 @@ def compare_answer(prediction: Prediction, status: Optional[int], output: str) -
 
 
 def _message(path: str, output: str) -> str:
-    """Return the loader's message without the name of the file that it was asked about."""
     return output.removeprefix(f"{path}: ").removeprefix("error while loading shared libraries: ")
 
 
 def prediction_wrong(preflight: Preflight) -> Iterator[Finding]:
-    """Yield what was seen in a container and not predicted, or predicted and not seen.
+    """Yield the differences between the predictions and the answers of a container.
 
-    Also `try-failed`, a container that did not start, or did not answer.
+    Also `try-failed`: the container did not start or did not answer.
     """
     trial = preflight.trial
     if trial is None:
@@ -222,7 +219,6 @@ def _case(outcome: TrialOutcome) -> str:
 
 
 def _report(preflight: Preflight, trial: Trial) -> str:
-    """Return the commands that write what a bug report needs."""
     argv = ["gpubind", "check", "--try", "--backend", trial.runtime, "--image", preflight.image.facts.label]
     if preflight.has_program:
         argv += ["--program", preflight.chain.names[0]]

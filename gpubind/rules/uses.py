@@ -1,4 +1,4 @@
-"""What a program uses of NVIDIA's driver for graphics and video, and how certain that is."""
+"""The parts of NVIDIA's driver for graphics and video that a program uses, and how certain that is."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ OTHERS: Mapping[str, tuple[str, ...]] = {
     "libvulkan.so.1": ("/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d"),
     "libEGL.so.1": ("/usr/share/glvnd/egl_vendor.d", "/etc/glvnd/egl_vendor.d"),
 }
-"""Directories with manifests of other drivers, by the loader that reads them."""
+"""Directories with manifests of drivers, by the loader that reads them."""
 CLIENTS = ("libOpenGL.so.0", "libGLESv2.so.2")
-"""Libraries with functions for a context that another loader makes."""
+"""Libraries with functions for a context that another loader creates."""
 _MESAS_GLX = "libGLX_mesa.so.0"
-"""The library of Mesa that libGL opens."""
+"""Mesa's library, which libGL opens."""
 
 
 class DriverUse(NamedTuple):
-    """A library of the driver, or a loader that opens one, that a program uses."""
+    """A library that a program uses: one of the driver, or a loader that opens one."""
 
     library: str
-    """`libvulkan.so.1`."""
+    """Its name: `libvulkan.so.1`."""
     capability: Capability
     by: str
-    """The file that uses it: the program, or a library that it is linked with."""
+    """The path of the user: the program, or a library that it is linked with."""
     is_linked: bool
-    """Whether the loader needs it when the program starts."""
+    """Whether the program is linked with it."""
     severity: Severity
-    """An error if the program does not do without: it uses the driver for nothing else, opens one loader itself, and
-    the image has no other driver for that. Otherwise a warning."""
+    """An error if the program cannot do without: it uses no other capability of the driver, opens one loader itself,
+    and the image has no other driver for that loader. Otherwise a warning."""
 
 
 def uses_of(image: Image, container: Container, program: ContainerFile) -> tuple[DriverUse, ...]:
-    """Return what *program* uses for the capabilities that most jobs do not need."""
+    """Return what *program* uses of the capabilities that most jobs do not need."""
     files = container.load(program.path).files
     linked = [file.path for file in files[1:] if file.mount is None]
     libraries = [
@@ -64,7 +64,7 @@ def uses_of(image: Image, container: Container, program: ContainerFile) -> tuple
 
 
 def used_names(uses: Iterable[DriverUse]) -> dict[str, Severity]:
-    """Return each library that *uses* lead to, with the gravest severity."""
+    """Return each library that *uses* lead to, with its worst severity."""
     severities: dict[str, Severity] = {}
     for use in sorted(uses, key=lambda use: SEVERITIES.index(use.severity), reverse=True):
         severities.update(dict.fromkeys(opened_by(use.library), use.severity))
@@ -72,7 +72,6 @@ def used_names(uses: Iterable[DriverUse]) -> dict[str, Severity]:
 
 
 def _has_other(container: Container, name: str) -> bool:
-    """Return whether the loader *name* finds a driver in *container* that is not NVIDIA's."""
     if name in ("libGL.so.1", "libGLX.so.0"):
         libgl = container.find("libGL.so.1")
         elf = None if libgl is None else libgl.elf

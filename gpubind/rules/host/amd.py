@@ -1,4 +1,4 @@
-"""AMD's devices and variables: reasons for which a GPU is missing without a message.
+"""AMD's devices and variables: reasons why ROCm drops a GPU without a message.
 
 Source: ROCr `core/driver/kfd` and libhsakmt `topology.c` (a node whose render device cannot be opened is dropped);
 ROCm documentation, "GPU isolation techniques".
@@ -17,11 +17,11 @@ from gpubind.rules.preflight import Preflight, lost_groups
 
 
 def kfd_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a kernel that has GPUs, without the node in /dev through which all of them are used, or without KFD."""
+    """Yield a kernel with GPUs but without KFD, or without KFD's device node, through which programs use all GPUs."""
     gpus, dev, where = _topology(preflight).gpus, preflight.host.dev, f"{KFD}, {TOPOLOGY}"
     if not dev.lacks(KFD):
         return
-    # Graphics, and another vendor's GPUs, work all the same.
+    # Graphics and the GPUs of other vendors work without KFD.
     has_others = any(gpu.vendor != "amd" for gpu in preflight.plan.gpus)
     severity: Severity = "warning" if has_others or not preflight.wants("compute") else "error"
     if gpus:
@@ -35,9 +35,9 @@ def kfd_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def kfd_hidden(preflight: Preflight) -> Iterator[Finding]:
-    """Yield nodes that KFD hides from this process: a device cgroup forbids their render devices, as schedulers do.
+    """Yield nodes that KFD hides from this process: a device cgroup, often a scheduler's, forbids their render devices.
 
-    Nodes whose text is damaged are another finding.
+    The finding has another case for nodes with damaged texts.
     """
     for case in ("forbidden", "damaged"):
         nodes = [node for node in _topology(preflight).hidden if node.is_forbidden == (case == "forbidden")]
@@ -47,7 +47,7 @@ def kfd_hidden(preflight: Preflight) -> Iterator[Finding]:
 
 
 def amd_render_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a GPU of the topology without the render node by which ROCr opens it: it is dropped silently."""
+    """Yield a GPU of the topology without the render node by which ROCr opens it: ROCr drops it silently."""
     for gpu in _gpus(preflight.plan):
         if gpu.render is None or preflight.host.dev.lacks(gpu.render):
             yield finding(
@@ -62,12 +62,12 @@ def amd_render_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def amd_groups(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a runtime that changes the caller's groups, with nodes of AMD's that only a group may use."""
+    """Yield a runtime that drops the caller's groups, if only a group may use nodes of AMD's GPUs."""
     yield from lost_groups(preflight, "amd-groups", "amd")
 
 
 def hip_visible_composed(preflight: Preflight) -> Iterator[Finding]:
-    """Yield both variables set with the host's numbers: HIP numbers the GPUs that ROCr shows from 0 again."""
+    """Yield two variables that both have the host's numbers: HIP counts the GPUs that ROCr shows from 0."""
     environ, gpus = preflight.host.environ, _gpus(preflight.plan)
     name = HIP_VISIBLE_DEVICES if HIP_VISIBLE_DEVICES in environ else CUDA_VISIBLE_DEVICES
     planned = next((planned for planned in preflight.plan.drivers if planned.driver.vendor == "amd"), None)
@@ -103,6 +103,5 @@ def _gpus(plan: Plan) -> tuple[Gpu, ...]:
 
 
 def _topology(preflight: Preflight) -> Topology:
-    """Return the topology of KFD; an empty one if the plan is not about AMD."""
     is_amds = any(planned.driver.vendor == "amd" for planned in preflight.plan.drivers)
     return read_topology(preflight.host) if is_amds else Topology((), ())

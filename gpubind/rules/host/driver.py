@@ -1,4 +1,4 @@
-"""The driver itself: its kernel module, its GPUs, its libraries."""
+"""NVIDIA's and AMD's drivers: kernel module, GPUs and libraries."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from gpubind.rules.preflight import Preflight
 
 NVML, SMI = "libnvidia-ml.so.1", "nvidia-smi"
 DAMAGE_RULES = ("zero-byte", "truncated-elf", "not-elf", "unreadable")
-"""Rules of Decisions about damaged libraries. A linker script is not damaged."""
+"""The rules of Decisions on damaged libraries. A linker script is not damaged."""
 
 
 def nouveau(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a GPU that nouveau took at boot, where there is nothing of NVIDIA's driver: else the plan has it."""
+    """Yield a GPU that nouveau took at boot, if nothing of NVIDIA's driver is there: else the plan has the finding."""
     host = preflight.host
     if preflight.is_nvidias and host.dev.has(NOUVEAU) and not _module_is_loaded(host):
         finding = nvidia.nouveau_finding(host)
@@ -39,7 +39,7 @@ def nouveau(preflight: Preflight) -> Iterator[Finding]:
 
 
 def gpu_without_driver(preflight: Preflight) -> Iterator[Finding]:
-    """Yield GPUs on the PCI bus without NVIDIA's driver."""
+    """Yield NVIDIA GPUs on the PCI bus if NVIDIA's kernel module is not loaded."""
     host = preflight.host
     if not preflight.is_nvidias or _module_is_loaded(host) or host.dev.has(NOUVEAU):
         return
@@ -51,9 +51,9 @@ def gpu_without_driver(preflight: Preflight) -> Iterator[Finding]:
 
 
 def gpu_unsupported(preflight: Preflight) -> Iterator[Finding]:
-    """Yield GPUs that this driver does not support, as far as no kernel driver has them.
+    """Yield GPUs that this driver does not support and that no kernel driver is bound to.
 
-    The loaded driver decides, not the table: it has taken each GPU that it lists.
+    The loaded driver takes precedence over the table: it supports each GPU that it lists.
     """
     host, driver = preflight.host, preflight.driver
     if not preflight.is_nvidias or driver is None or driver.kind != "linux" or driver.version is None:
@@ -83,25 +83,24 @@ def gpu_unsupported(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _is_left(host: Host, address: str) -> bool:
-    """Return whether no kernel driver has the GPU at *address*, or only nouveau."""
     if host.dev.has(f"{PROC_GPUS}/{address}"):
         return False
     return pci_driver(host, address) in (ABSENT, "nouveau")
 
 
 def _module_is_loaded(host: Host) -> bool:
-    """Return whether NVIDIA's kernel module is loaded; its /sys/module may be hidden where its /proc is not."""
+    """A container may hide the module's /sys/module and not its /proc."""
     return host.dev.has(NVIDIA_MODULE) or host.dev.has("/proc/driver/nvidia/version")
 
 
 def _bound_to(host: Host, address: str) -> str:
-    """Return the kernel driver of a PCI device: vfio-pci if it is given to a virtual machine."""
+    """A GPU that is given to a virtual machine is bound to vfio-pci."""
     driver = pci_driver(host, address)
     return f" (bound to {driver})" if isinstance(driver, str) else ""
 
 
 def no_gpu(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a loaded module without a GPU: it fell off the bus, is given away, or is too new or old for the driver."""
+    """Yield a loaded module without a GPU: it fell off the bus, is given away, or the driver does not support it."""
     yield from _no_gpu_of_amd(preflight)
     if not preflight.has_linux_driver or not preflight.host.dev.has_nothing_in(PROC_GPUS):
         return
@@ -110,7 +109,7 @@ def no_gpu(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _no_gpu_of_amd(preflight: Preflight) -> Iterator[Finding]:
-    """Yield amdgpu without a GPU, where the plan has no other vendor's: one that is on the bus is `gpu-unserved`."""
+    """Yield amdgpu without a GPU, if the plan has no other GPU. `gpu-unserved` reports a GPU that is on the bus."""
     plan, host = preflight.plan, preflight.host
     drivers = [(planned.driver.vendor, planned.driver.kind) for planned in plan.drivers]
     if ("amd", "linux") not in drivers or plan.gpus or not host.dev.has(AMD_MODULE):
@@ -122,12 +121,12 @@ def _no_gpu_of_amd(preflight: Preflight) -> Iterator[Finding]:
 
 
 def no_nvml(preflight: Preflight) -> Iterator[Finding]:
-    """Yield CUDA without NVML, a separate package in distributions: nvidia-smi and every monitor fail."""
+    """Yield CUDA without NVML, which distributions package separately: nvidia-smi and every monitor fail."""
     names = preflight.libraries
     about = [decision for decision in preflight.plan.decisions if decision.subject == NVML]
-    # A library that was found and left out has its own finding.
+    # Another finding reports a library that was left out.
     left_out = any(decision.verdict == "left-out" for decision in about)
-    is_jetson = preflight.driver is not None and preflight.driver.kind == "tegra"  # it has none before JetPack 6
+    is_jetson = preflight.driver is not None and preflight.driver.kind == "tegra"  # Jetson has no NVML before JetPack 6
     if preflight.wants("utility") and not is_jetson and "libcuda.so.1" in names and NVML not in names and not left_out:
         refused = unusable_library_facts(preflight.host, preflight.plan.decisions, NVML)
         is_damaged = refused is not None and any(decision.rule in DAMAGE_RULES for decision in about)
@@ -150,7 +149,7 @@ def nvidia_smi_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def stub_libcuda(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a libcuda or NVML that is not the driver's: it is ignored, but other programs take it from the cache."""
+    """Yield a libcuda or NVML that is not the driver's. gpubind ignores it; other programs load it from the cache."""
     rejected: dict[str, Decision] = {}
     for decision in preflight.plan.decisions:
         is_replacement = decision.rule in ("stub", "cuda-compat") and decision.subject.startswith(STUB_PREFIXES)
@@ -170,7 +169,7 @@ def stub_libcuda(preflight: Preflight) -> Iterator[Finding]:
 
 
 def stale_ldcache(preflight: Preflight) -> Iterator[Finding]:
-    """Yield dangling entries of the ld cache: the driver was changed, and ldconfig was not run."""
+    """Yield dangling entries of the ld cache: the driver was changed without a run of ldconfig."""
     gone = [d for d in preflight.plan.decisions if d.rule == "dangling" and d.found_by == LD_CACHE]
     if gone:
         root = preflight.host.driver.root
@@ -180,7 +179,7 @@ def stale_ldcache(preflight: Preflight) -> Iterator[Finding]:
 
 
 def name_collision(preflight: Preflight) -> Iterator[Finding]:
-    """Yield two files of the host for one place in the container: the first is bound, the other is lost."""
+    """Yield two files of the host with one path in the container: gpubind binds the first and loses the other."""
     if preflight.plan.request.like is not None:
         return  # like-collision reports it
     sources = {mount.target: mount.source or "" for mount in preflight.plan.mounts}
@@ -189,7 +188,7 @@ def name_collision(preflight: Preflight) -> Iterator[Finding]:
         for decision in preflight.plan.decisions
         if decision.rule == "collision"
         and decision.vendor == "nvidia"
-        # A file that two sources name is there once, and nothing is lost.
+        # A file that two sources name is in the plan once, and nothing is lost.
         and not sources.get(ContainerPath(decision.target or ""), "").endswith(decision.path or decision.subject)
     ]
     if lost:
@@ -203,8 +202,8 @@ def name_collision(preflight: Preflight) -> Iterator[Finding]:
 
 
 def gpu_uninitialised(preflight: Preflight) -> Iterator[Finding]:
-    """Yield `GPU UUID: GPU-????????`: the GPU was not used since its driver was loaded (nv-procfs.c)."""
-    # One without a model is reported as `gpu-unreadable`.
+    """Yield `GPU UUID: GPU-????????`: nothing has used the GPU since its driver was loaded (nv-procfs.c)."""
+    # `gpu-unreadable` reports a GPU without a model.
     gpus = [gpu for gpu in preflight.gpus if gpu.uuid is None and gpu.pci and gpu.model]
     if gpus and preflight.has_linux_driver:
         subject = ", ".join(str(gpu.pci) for gpu in gpus)
@@ -229,13 +228,13 @@ def gpu_excluded(preflight: Preflight) -> Iterator[Finding]:
 
 
 def companion_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a library of the plan without a part that it opens by name at run time."""
+    """Yield a library of the plan without a library that it opens by name at run time."""
     names = {basename(mount.target) for mount in preflight.plan.mounts}
     version = preflight.driver.version if preflight.driver is not None else None
     if version is None:
         return
     branch = branch_of(version)
-    decisions = preflight.plan.decisions  # a damaged one has its own finding
+    decisions = preflight.plan.decisions  # another finding reports damaged libraries
     damaged = {
         library_stem(decision.subject)
         for decision in decisions

@@ -1,4 +1,4 @@
-"""Why docker's and podman's own GPU set-up fails: their options, not gpubind's, which needs none of it.
+"""Why the GPU options of docker and podman fail. gpubind needs none of these options.
 
 Sources: NVIDIA Container Toolkit, "Installation", "Troubleshooting" and "CDI support"; moby `daemon/`; docker-snap's
 README; container-selinux `container.te`. Messages are those of the real programs.
@@ -46,11 +46,11 @@ class Toolkit(NamedTuple):
 
     name: str
     runtime: str
-    """The program of docker's runtime that has the vendor's name."""
+    """docker's runtime of that vendor, a program."""
     configure: str
-    """The command that adds it to docker's configuration."""
+    """The command that adds the runtime to docker's configuration."""
     option: str
-    """gpubind's option of the vendor."""
+    """gpubind's option for the vendor."""
 
 
 _TOOLKITS: Mapping[Vendor, Toolkit] = {
@@ -63,18 +63,18 @@ _TOOLKITS: Mapping[Vendor, Toolkit] = {
     "amd": Toolkit("AMD's container toolkit", "amd-container-runtime", "amd-ctk runtime configure", "--rocm"),
 }
 _BOOLEANS = ("container_use_devices", "container_use_xserver_devices")
-"""With either, containers may use the nodes of GPUs. The nodes of NVIDIA's are of xserver_misc_device_t."""
+"""With either, containers may use the nodes of GPUs. Those of NVIDIA have the type xserver_misc_device_t."""
 
 
 def daemon_unreachable(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a daemon that was asked, and does not answer the caller."""
+    """Yield a daemon that does not answer the caller."""
     silence = preflight.start.facts.silence if preflight.start is not None else None
     if silence is not None:
         yield finding("daemon-unreachable", subject=DOCKER, answer=silence)
 
 
 def toolkit_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a docker that has no program of NVIDIA's for `--gpus`. It looks for one in its PATH when it starts."""
+    """Yield a docker without NVIDIA's program for `--gpus`, which dockerd searches in its PATH when it starts."""
     host = preflight.host
     if DOCKER not in installed(preflight) or not preflight.has_linux_driver or not _lacks(host, HOOK):
         return
@@ -85,7 +85,7 @@ def toolkit_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def gpu_runtime_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a runtime of dockerd's configuration that does not start; or none where a vendor's toolkit is installed."""
+    """Yield a runtime in dockerd's settings that cannot start, or a vendor's toolkit whose runtime is not in them."""
     settings = _daemon(preflight)
     if settings is None:
         return
@@ -118,7 +118,7 @@ def _runtime(name: str, case: str, severity: Severity, where: str, path: str = "
 
 
 def engine_config(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a configuration file of docker or of NVIDIA's toolkit that is malformed, or may not be read."""
+    """Yield a configuration file of docker or of NVIDIA's toolkit that is malformed or unreadable."""
     daemon, toolkit = (preflight.daemon if DOCKER in installed(preflight) else None), _toolkit(preflight)
     for path, answer, engine, program in (
         (DAEMON_FILE, daemon, DOCKER, ENGINE_PROGRAMS[DOCKER]),
@@ -138,7 +138,7 @@ def engine_config(preflight: Preflight) -> Iterator[Finding]:
 
 
 def toolkit_cgroups(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a toolkit that sets no device cgroup where containers of root have one, or one where it cannot."""
+    """Yield a toolkit that sets no device cgroup though containers of root have one, or sets one without the right."""
     by_hook, line = _engines_using_hook(preflight), _toolkit(preflight)
     if isinstance(line, Missing):
         return
@@ -151,7 +151,7 @@ def toolkit_cgroups(preflight: Preflight) -> Iterator[Finding]:
 
 
 def docker_snap(preflight: Preflight) -> Iterator[Finding]:
-    """Yield docker as a snap: its daemon cannot open the driver's files of the host."""
+    """Yield docker as a snap: its daemon cannot open the host's driver files."""
     dev = preflight.host.dev
     snap = next((path for path in SNAPS if dev.has(path)), None)
     if preflight.backend in (None, DOCKER) and snap is not None and _lacks(preflight.host, ENGINE_PROGRAMS[DOCKER]):
@@ -159,7 +159,7 @@ def docker_snap(preflight: Preflight) -> Iterator[Finding]:
 
 
 def selinux_devices(preflight: Preflight) -> Iterator[Finding]:
-    """Yield an enforcing SELinux: containers with its label may not open the nodes of GPUs."""
+    """Yield an enforcing SELinux that forbids containers with its label to open the nodes of GPUs."""
     host, docker = preflight.host, _daemon(preflight) or DaemonSettings()
     labelling = [name for name in installed(preflight) if name == PODMAN or docker.has_selinux]
     enforce = f"{SELINUX}/enforce"
@@ -180,7 +180,7 @@ def selinux_devices(preflight: Preflight) -> Iterator[Finding]:
 
 
 def cdi_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a podman without a CDI spec of a vendor's GPUs."""
+    """Yield a podman without a CDI spec for a vendor's GPUs."""
     vendors = _vendors(preflight) if PODMAN in installed(preflight) else ()
     if not vendors:
         return
@@ -203,7 +203,7 @@ def cdi_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def cdi_disabled(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a docker that ignores the CDI specs of the host: before 28.2 it must be configured to read them."""
+    """Yield a docker that ignores the CDI specs of the host: before 28.2, its settings must enable them."""
     settings = _daemon(preflight)
     specs = _specs(preflight, DOCKER) if settings is not None else ()
     if settings is None or not specs:
@@ -217,7 +217,7 @@ def cdi_disabled(preflight: Preflight) -> Iterator[Finding]:
 
 
 def cdi_not_read(preflight: Preflight) -> Iterator[Finding]:
-    """Yield the specs of directories in which an engine does not look."""
+    """Yield the specs of directories that an engine does not search."""
     dev = preflight.host.dev
     for engine in installed(preflight):
         read = cdi_directories(preflight, engine)
@@ -231,10 +231,10 @@ def cdi_not_read(preflight: Preflight) -> Iterator[Finding]:
 
 
 def cdi_too_new(preflight: Preflight) -> Iterator[Finding]:
-    """Yield each spec of a newer version of CDI than an engine reads."""
+    """Yield each spec whose CDI version is too new for an engine."""
     for engine in installed(preflight):
         specs = _specs(preflight, engine)
-        newer = _newer(specs, releases(engine)[0]) if specs else []  # without one it is not asked for its release
+        newer = _newer(specs, releases(engine)[0]) if specs else []  # without a spec, the release is not queried
         release = preflight.release(engine) if newer else None
         if release is None:
             continue
@@ -251,18 +251,17 @@ def cdi_too_new(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _newer(specs: Iterable[LoadedSpec], release: Release) -> list[LoadedSpec]:
-    """Return those of *specs* that *release* does not read."""
     return [loaded for loaded in specs if VERSIONS.index(loaded.spec.version) > VERSIONS.index(release.reads)]
 
 
 def installed(preflight: Preflight) -> tuple[str, ...]:
-    """Return docker and podman, where they are installed; only the runtime that will start, if it is known."""
+    """Return docker and podman if they are installed; if the runtime is known, only that one."""
     names = ENGINE_PROGRAMS if preflight.backend is None else (preflight.backend,)
     return tuple(name for name in names if name in ENGINE_PROGRAMS and _program(preflight.host, ENGINE_PROGRAMS[name]))
 
 
 def _severity(preflight: Preflight) -> Severity:
-    """Return the severity of what prevents every start by docker."""
+    """Of a fault that prevents every start by docker."""
     return "error" if preflight.backend == DOCKER else "warning"
 
 
@@ -271,22 +270,20 @@ def _program(host: Host, name: str) -> bool:
 
 
 def _lacks(host: Host, name: str) -> bool:
-    """Return whether the program *name* is surely in none of the standard directories."""
     return all(host.dev.lacks(f"{directory}/{name}") for directory in PROGRAM_DIRECTORIES)
 
 
 def _is_gone(host: Host, program: str) -> bool:
-    """Return whether *program*, a path or a name, surely does not exist."""
     return host.dev.lacks(program) if program.startswith("/") else bool(program) and _lacks(host, program)
 
 
 def _daemon(preflight: Preflight) -> Optional[DaemonSettings]:
-    """Return dockerd's settings; None without it, and where they are not known."""
+    """Return dockerd's settings; None if they are missing or unknown."""
     return or_none(preflight.daemon) if DOCKER in installed(preflight) else None
 
 
 def _toolkit(preflight: Preflight) -> Union[int, Missing, None]:
-    """Return the line of `no-cgroups = true` in the configuration of NVIDIA's toolkit; Missing if it is not known."""
+    """Return the line number of `no-cgroups = true` in the settings of NVIDIA's toolkit; Missing if it is unknown."""
     data = preflight.host.dev.read(TOOLKIT_FILE, SIZE_LIMIT) if _engines_using_hook(preflight) else ABSENT
     if isinstance(data, Missing):
         return data
@@ -297,13 +294,11 @@ def _toolkit(preflight: Preflight) -> Union[int, Missing, None]:
 
 
 def _engines_using_hook(preflight: Preflight) -> tuple[str, ...]:
-    """Return the engines that give NVIDIA's GPUs by its toolkit's hook."""
     engines = installed(preflight) if preflight.has_linux_driver else ()
     return tuple(name for name in engines if name == DOCKER or _has_podman_hook(preflight.host))
 
 
 def _vendors(preflight: Preflight) -> tuple[Vendor, ...]:
-    """Return the vendors whose GPUs containers get here."""
     has: dict[Vendor, bool] = {
         "nvidia": preflight.has_linux_driver,
         "amd": any(gpu.vendor == "amd" and gpu.chosen for gpu in preflight.plan.gpus),
@@ -312,7 +307,7 @@ def _vendors(preflight: Preflight) -> tuple[Vendor, ...]:
 
 
 def cdi_directories(preflight: Preflight, engine: str) -> tuple[str, ...]:
-    """Return where *engine* looks for CDI specs."""
+    """Return the directories in which *engine* searches for CDI specs."""
     settings = _daemon(preflight) if engine == DOCKER else None
     if settings is not None and settings.cdi_directories is not None:
         return settings.cdi_directories
@@ -322,13 +317,12 @@ def cdi_directories(preflight: Preflight, engine: str) -> tuple[str, ...]:
 
 
 def _specs(preflight: Preflight, engine: str) -> tuple[LoadedSpec, ...]:
-    """Return the CDI specs that *engine* finds."""
     directories = cdi_directories(preflight, engine)
     return preflight.registry(directories).specs if directories else ()
 
 
 def _outside(host: Host) -> bool:
-    """Return whether there is a spec in /run/cdi that is not in /var/run/cdi."""
+    """Return whether /run/cdi has a spec that /var/run/cdi lacks."""
     return bool(host.dev.names(RUN_CDI)) and host.dev.resolve(RUN_CDI) != host.dev.resolve(DIRECTORIES[1])
 
 
@@ -337,7 +331,7 @@ def _has_podman_hook(host: Host) -> bool:
 
 
 def _is_rootless(preflight: Preflight, engine: str) -> bool:
-    """Return whether the daemon of *engine* is an ordinary user's: podman's is always the caller's."""
+    """podman's daemon always belongs to the caller."""
     if engine == PODMAN:
         return preflight.host.identity.euid != 0
     environ = preflight.start.caller.environ if preflight.start is not None else {}

@@ -1,4 +1,4 @@
-"""What a node is to have and lacks: by --expect, and by the site's configuration file."""
+"""What --expect and the site's configuration require of a node, and the node lacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpubind.rules.preflight import Preflight
 
 
 def expected_driver(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a driver of another version than the expected one."""
+    """Yield a driver whose version differs from the expected version."""
     for expected in preflight.expected:
         has = make_expectation(preflight.plan).drivers
         for version in expected.drivers:
@@ -25,7 +25,7 @@ def _matches_version(expected: str, version: str) -> bool:
 
 
 def expected_gpus(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a number of GPUs, of a model or in all, that is not the expected one; one without its node is not there."""
+    """Yield a number of GPUs, of a model or in all, that is not the expected one. GPUs without nodes are missing."""
     gpus = [gpu for gpu in preflight.plan.gpus if gpu.index is not None and not _lacks_node(preflight, gpu)]
     for expected in preflight.expected:
         for model, number in expected.gpus:
@@ -44,7 +44,7 @@ def expected_gpus(preflight: Preflight) -> Iterator[Finding]:
 
 
 def expected_partition(preflight: Preflight) -> Iterator[Finding]:
-    """Yield GPUs of AMD's that are divided in another mode than the expected ones, as far as they have modes."""
+    """Yield GPUs of AMD that are partitioned in another mode than the expected ones. GPUs without modes are skipped."""
     gpus = (gpu for gpu in preflight.plan.gpus if gpu.index is not None)
     modes = Counter(gpu.partition for gpu in gpus if gpu.partition)
     for expected in preflight.expected:
@@ -56,7 +56,7 @@ def expected_partition(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _matches_mode(expected: tuple[str, ...], mode: str) -> bool:
-    """Return whether *mode* is one of the *expected*, or has one as a part: `CPX/NPS4` is `CPX`."""
+    """*mode* matches if it equals an expected one, or has it as a part: `CPX/NPS4` matches `CPX`."""
     return any(expected_mode == mode or expected_mode in mode.split("/") for expected_mode in expected)
 
 
@@ -74,7 +74,7 @@ def expected_capability(preflight: Preflight) -> Iterator[Finding]:
 
 
 def expected_library(preflight: Preflight) -> Iterator[Finding]:
-    """Yield libraries that a good node has and this one lacks, for the same driver: another one has others."""
+    """Yield libraries that a good node has and this node lacks. Drivers of other versions have other libraries."""
     for expected in preflight.expected:
         has = make_expectation(preflight.plan)
         gone = [name for name in expected.libraries if name not in has.libraries]

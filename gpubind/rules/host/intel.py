@@ -1,4 +1,4 @@
-"""Intel's devices: what no program can use, and nodes for a group that a runtime takes away."""
+"""Intel's devices that no program can use, and the group of their nodes that a runtime drops."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpubind.rules.preflight import Preflight, lost_groups
 
 
 def intel_unusable(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a device of Intel's that no kernel driver has, or of which /dev has no node, where others can be used."""
+    """Yield an Intel device without a kernel driver or without a node in /dev, if others can be used."""
     if not any(planned.driver.vendor == "intel" for planned in preflight.plan.drivers):
         return
     from gpubind.inventory.intel.devices import (
@@ -31,5 +31,5 @@ def intel_unusable(preflight: Preflight) -> Iterator[Finding]:
 
 
 def intel_groups(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a runtime that changes the caller's groups, with nodes of Intel's that only a group may use."""
+    """Yield a runtime that drops the caller's groups, if only a group may use nodes of Intel's GPUs."""
     yield from lost_groups(preflight, "intel-groups", "intel")

@@ -1,4 +1,4 @@
-"""The driver's device nodes, missing ones and those of another device; and divided GPUs (MIG)."""
+"""NVIDIA's device nodes: missing ones, those of another device, and those of divided GPUs (MIG)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def control_node_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def uvm_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a missing /dev/nvidia-uvm, without which CUDA returns 999: its module is loaded on demand only."""
+    """Yield a missing /dev/nvidia-uvm, whose module is loaded on demand: without it, CUDA returns 999."""
     if preflight.has_linux_driver and preflight.wants("compute") and UVM not in preflight.nodes:
         yield finding("uvm-missing", subject=UVM, where=UVM, **_wrong_kind_facts(preflight, UVM))
 
 
 def _wrong_kind_facts(preflight: Preflight, path: str) -> dict[str, Any]:
-    """Return the case and the fact that something else is at *path*: docker makes a directory of a missing node."""
+    """Report something else at *path*: docker makes a directory where a node is missing."""
     about = (decision for decision in preflight.plan.decisions if decision.subject == path)
     return next(
         ({"case": "no-node", "instead": wrong.detail or ""} for wrong in about if wrong.rule == "no-device"), {}
@@ -40,7 +40,7 @@ def _wrong_kind_facts(preflight: Preflight, path: str) -> dict[str, Any]:
 
 
 def uvm_not_loaded(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a node without its driver: opening it gives ENXIO. Left from an earlier boot, or made by hand."""
+    """Yield a node without its driver, left from an earlier boot or made by hand: opening it fails with ENXIO."""
     numbers, _ = read_majors(preflight.host)
     node = preflight.nodes.get(UVM)
     if preflight.has_linux_driver and numbers and "nvidia-uvm" not in numbers and node is not None:
@@ -49,7 +49,7 @@ def uvm_not_loaded(preflight: Preflight) -> Iterator[Finding]:
 
 
 def gpu_node_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a GPU that no process can open: its /dev/nvidiaN is missing, or of another GPU."""
+    """Yield a GPU that no process can open: its /dev/nvidiaN is missing, or belongs to another GPU."""
     if not preflight.has_linux_driver:
         return
     nodes = preflight.nodes
@@ -70,7 +70,7 @@ def gpu_node_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _is_chosen_by_name(preflight: Preflight, gpu: Gpu) -> bool:
-    """Return whether *gpu* is wanted for itself: without a choice, the other GPUs may be hidden on purpose."""
+    """If the user chooses no GPUs, some may be hidden on purpose."""
     others = [
         other_gpu for other_gpu in preflight.plan.gpus if other_gpu.vendor == "nvidia" and other_gpu.index is not None
     ]
@@ -81,12 +81,12 @@ def _is_chosen_by_name(preflight: Preflight, gpu: Gpu) -> bool:
 
 
 def device_permission(preflight: Preflight) -> Iterator[Finding]:
-    """Yield, for root, a node that only root may open: to the user who may not, the inventory reports it."""
+    """Yield, for root, a node that only root may open. For other users, the inventory reports it."""
     dev = preflight.host.dev
     for node in preflight.plan.devices if preflight.is_for_others else ():
         path = dev.rooted(node.source)
         stat = Missing("absent") if path is None else dev.lstat(path)
-        # Managers' nodes are root's by design, and what only graphics uses most jobs can do without.
+        # The nodes of managers are root's by design; most jobs do not need the nodes of graphics.
         is_graphics = node.capability == "graphics" and not preflight.wants_by_name("graphics")
         is_extra = is_graphics or is_seldom_used(node.target)
         if not isinstance(stat, Missing) and is_root_only(stat, 6) and not is_extra:
@@ -103,7 +103,7 @@ def device_permission(preflight: Preflight) -> Iterator[Finding]:
 
 
 def device_file_mode(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a driver that gives its nodes to other users: a chmod lasts until nvidia-modprobe runs again.
+    """Yield a driver that forbids its nodes to other users: a chmod lasts only until nvidia-modprobe runs again.
 
     DeviceFileMode is decimal in /proc/driver/nvidia/params (438 is 0666). Source: NVIDIA driver README, chapter
     "Frequently Asked Questions", "How and when are the NVIDIA device files created?".
@@ -121,7 +121,7 @@ def device_file_mode(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _is_forbidden(preflight: Preflight, node: DeviceNode) -> bool:
-    """Return whether a device cgroup forbids *node*, as a scheduler forbids what is other jobs'."""
+    """Return whether a device cgroup forbids *node*: schedulers forbid the GPUs of other jobs."""
     path = preflight.host.dev.rooted(node.source)
     return path is not None and is_forbidden(preflight.host, path, node.access)
 
@@ -137,7 +137,7 @@ def mig_node_missing(preflight: Preflight) -> Iterator[Finding]:
     """
     host, gpus = preflight.host, preflight.gpus
     if not (preflight.has_linux_driver and preflight.wants("compute") and "nvidia-caps" in read_majors(host)[0]):
-        return  # before 450.80, or by a module parameter, the files of /proc are opened instead
+        return  # before 450.80, or by a module parameter, programs open the files of /proc instead
     nodes = preflight.nodes
     readable = {target for target, node in nodes.items() if "r" in node.access or _is_forbidden(preflight, node)}
     broken = [guard for guard in read_mig_nodes(host, gpus) if guard.target not in readable]
@@ -171,7 +171,7 @@ def mig_mode(preflight: Preflight) -> Iterator[Finding]:
     yield from _mig_without_instance(preflight)
     gpus = preflight.gpus
     divided = [gpu for gpu in gpus if gpu.mig]
-    # If the plan sets nothing, the caller's value is passed to the container.
+    # If the plan sets no value, the container gets that of the caller.
     values = [variable.value or "" for variable in preflight.plan.env if variable.name == CUDA_VISIBLE_DEVICES]
     names_mig = "MIG-" in (values[0] if values else preflight.host.variable(CUDA_VISIBLE_DEVICES))
     if divided and not names_mig:
@@ -189,7 +189,7 @@ def mig_mode(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _mig_without_instance(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a GPU in MIG mode with GPU instances, but nothing in them that could compute."""
+    """Yield a GPU in MIG mode whose GPU instances have no compute instance."""
     gpus = preflight.gpus
     for gpu in gpus:
         base = f"{PROC_CAPABILITIES}/gpu{gpu.minor}/mig"

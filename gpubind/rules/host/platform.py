@@ -1,4 +1,4 @@
-"""Special platforms: their layouts, and devices other than GPUs."""
+"""Platforms with special layouts, and devices other than GPUs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IMEX_DOMAIN = "/etc/nvidia-imex/nodes_config.cfg"
 
 
 def foreign_interpreter(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a program of the driver that was built for another layout, and whose loader no container gets."""
+    """Yield a driver's program that was built for another layout, whose loader the container will lack."""
     tree, brought = preflight.host.driver, {mount.target for mount in preflight.plan.mounts}
     for mount in preflight.plan.mounts:
         rooted = tree.rooted(mount.source or "")
@@ -41,17 +41,17 @@ def foreign_interpreter(preflight: Preflight) -> Iterator[Finding]:
 
 
 def wsl(preflight: Preflight) -> Iterator[Finding]:
-    """Yield Windows' driver, where nothing of it is missing: else the plan has the finding."""
+    """Yield the driver of Windows if nothing of it is missing: else the plan has the finding."""
     is_windows = preflight.driver is not None and preflight.driver.kind == "wsl"
     if is_windows and all(finding.code != "wsl" for finding in preflight.plan.findings):
         yield finding("wsl", subject=DXG, severity="note", where=f"{DXG}, {WSL_LIBRARIES}")
 
 
 def imex_channel_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a host that belongs to an IMEX domain, or a job that wants a channel, without a channel node.
+    """Yield an IMEX domain of the host, or a requested channel, without a channel node.
 
-    Every driver since 550 registers the device, so that means nothing. Source: CUDA Programming Guide, "Virtual
-    Memory Management", fabric handles.
+    Every driver since 550 registers the device, so its number in /proc/devices proves nothing. Source: CUDA Programming
+    Guide, "Virtual Memory Management", fabric handles.
     """
     host = preflight.host
     majors = read_majors(host)[0].get("nvidia-caps-imex-channels", set())
@@ -70,7 +70,7 @@ def imex_channel_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def gds_incomplete(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a loaded module of GPUDirect Storage without the files that libcufile needs.
+    """Yield a loaded module of GPUDirect Storage without files that libcufile needs.
 
     Source: GPUDirect Storage documentation, "Using GDS in containers"; nvidia-container-toolkit, NVIDIA_GDS.
     """
@@ -90,7 +90,7 @@ def has_storage(host: Host) -> bool:
 
 
 def gpudirect_not_asked(preflight: Preflight) -> Iterator[Finding]:
-    """Yield nodes for exchange with storage, a network or the CPU, which a container gets only on request.
+    """Yield nodes for transfers to storage, a network or the CPU, which a container gets only on request.
 
     Source: nvidia-container-toolkit `internal/modifier/gated.go`.
     """

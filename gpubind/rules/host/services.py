@@ -1,4 +1,4 @@
-"""Services of the host that CUDA goes through, or waits for: the fabric manager, persistence, MPS."""
+"""Services of the host that CUDA uses or waits for: the fabric manager, persistence, MPS."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from gpubind.rules.preflight import Preflight
 
 NVSWITCHES = "/proc/driver/nvidia-nvswitch/devices"
 _FABRIC_MANAGER = ("nvidia-fabricmanager/socket", "nvidia-fabricmanager/nv-fabricmanager.pid")
-"""Its pid file, too: the socket is there only where its configuration names one."""
+"""The pid file as well: the socket exists only if the configuration names one."""
 _PERSISTENCED = ("nvidia-persistenced/socket", "nvidia-persistenced/nvidia-persistenced.pid")
 _MANY_GPUS = 4
-"""From here on waking all GPUs takes long enough to be noticed: programs give up, and jobs start late."""
+"""With this many GPUs, waking all takes so long that programs give up and jobs start late."""
 _MPS_PID = "nvidia-cuda-mps-control.pid"
-"""The daemon removes it when it ends; its socket `control` stays."""
+"""The daemon removes it when it ends; its socket `control` remains."""
 
 
 def fabric_manager_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield NVSwitches that no fabric manager set up: cuInit waits for that, and fails.
+    """Yield NVSwitches that no fabric manager has set up: cuInit waits for it and fails.
 
     Source: Fabric Manager User Guide, "GPU/NVSwitch initialization and CUDA"; its systemd unit names the pid file.
     """
@@ -34,7 +34,7 @@ def fabric_manager_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def nvswitch(host: Host) -> Optional[str]:
-    """Return the path of an NVSwitch, if there is one."""
+    """Return the path of an NVSwitch; None if the host has none."""
     nodes = [name for name in host.dev.names("/dev") if re.fullmatch(r"nvidia-nvswitch([0-9]+|ctl)", name)]
     if nodes:
         return f"/dev/{nodes[0]}"
@@ -46,7 +46,7 @@ def _surely_off(host: Host, names: tuple[str, ...]) -> bool:
 
 
 def persistence_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield GPUs without persistence, which are initialised at each first use: seconds for each of them."""
+    """Yield GPUs without persistence: each first use initialises them, which takes seconds for each GPU."""
     number = len(preflight.gpus)
     if number >= _MANY_GPUS and preflight.has_linux_driver and _surely_off(preflight.host, _PERSISTENCED):
         where = "no " + ", ".join(f"/run/{name}" for name in _PERSISTENCED)
@@ -54,7 +54,7 @@ def persistence_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def mps_active(preflight: Preflight) -> Iterator[Finding]:
-    """Yield the caller's own MPS daemon: its directory is in the plan, and every CUDA process becomes its client."""
+    """Yield the caller's MPS daemon: its directory is in the plan, so every CUDA process becomes its client."""
     directory = mps_directory(preflight.host)
     bound = any(mount.kind == "directory" and mount.target == directory for mount in preflight.plan.mounts)
     if bound and preflight.host.dev.has(f"{directory}/{_MPS_PID}"):
@@ -62,7 +62,7 @@ def mps_active(preflight: Preflight) -> Iterator[Finding]:
 
 
 def mps_other_user(preflight: Preflight) -> Iterator[Finding]:
-    """Yield another user's MPS daemon: this user's processes wait for it, or are refused."""
+    """Yield another user's MPS daemon: it delays or rejects this user's processes."""
     directory = mps_directory(preflight.host)
     decisions = [d for d in preflight.plan.decisions if d.rule == "not-yours" and d.subject == directory]
     if decisions and not preflight.host.dev.lacks(f"{directory}/{_MPS_PID}"):

@@ -1,4 +1,4 @@
-"""GPUs on the PCI bus that no program can use, although their vendor's driver is there. Intel's: see `intel`."""
+"""GPUs on the PCI bus that no program can use though the vendor's driver is loaded. For Intel's, see `intel`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gpubind.rules.preflight import Preflight
 
 
 def gpu_unserved(preflight: Preflight) -> Iterator[Finding]:
-    """Yield each GPU that the vendor's driver has not taken; of AMD's also one that KFD does not list."""
+    """Yield each GPU that the vendor's driver has not taken, and each AMD GPU that KFD does not list."""
     yield from _nvidias(preflight)
     if any(planned.driver.vendor == "amd" for planned in preflight.plan.drivers):
         yield from _amds(preflight)
 
 
 def _nvidias(preflight: Preflight) -> Iterator[Finding]:
-    """Yield those of NVIDIA's, where the driver has others: where it has none, another rule says so."""
+    """If the driver has no GPU at all, another rule reports it."""
     if not preflight.has_linux_driver or not preflight.gpus:
         return
     reported = {address for unsupported in gpu_unsupported(preflight) for address in unsupported.subject.split(", ")}
@@ -30,9 +30,9 @@ def _nvidias(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _amds(preflight: Preflight) -> Iterator[Finding]:
-    """Yield those of AMD's. The only GPU that a job could get is an error, one that another driver has a note.
+    """Yield an error for the only GPU that a job could get, a note for a GPU that another driver has, else a warning.
 
-    KFD does not know each card for graphics, but it knows the GPUs that are made for computing.
+    KFD lists all GPUs that are made for computing, but not all graphics cards.
     """
     from gpubind.inventory.amd.devices import TOPOLOGY, read_unusable  # most hosts have no GPU of AMD's
 

@@ -1,4 +1,4 @@
-"""AMD's kernel driver and the ROCm in an image: AMD tests each driver with some releases."""
+"""AMD's kernel driver and the ROCm of an image: AMD tests each driver with some releases of ROCm."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from gpubind.model.rocm import bounds_of_kernel, is_outside, release_of_kernel
 from gpubind.rules.preflight import Preflight
 
 HIP = "libamdhip64.so."
-"""How the name of HIP's library begins."""
+"""The beginning of the name of HIP's library."""
 _IN_NAME = re.compile(r"libamdhip64\.so\.([0-9]{1,3}(?:\.[0-9]{1,3})?)")
 
 
 def hip_in(preflight: Preflight) -> Iterator[str]:
-    """Yield the paths of HIP's library in the image: in the directories of its loader and of its HSA runtime."""
+    """Yield the image's paths of HIP's library: in the directories of its loader and of its HSA runtime."""
     tree, runtime = preflight.image.tree, preflight.image.facts.rocm_runtime
     for place in (*preflight.image.loader.directories, *([dirname(runtime)] if runtime else ())):
         yield from (f"{place}/{name}" for name in tree.names(place) if name.startswith(HIP))
 
 
 def rocm_untested(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a ROCm in the image that AMD does not test with this host's amdgpu; a note about the kernel's own one."""
+    """Yield a ROCm of the image that AMD does not test with this amdgpu; a note if amdgpu is the kernel's own."""
     kernel = next(
         (planned.driver.kernel_version for planned in preflight.plan.drivers if planned.driver.vendor == "amd"), None
     )
@@ -44,7 +44,7 @@ def rocm_untested(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _release(preflight: Preflight) -> Optional[str]:
-    """Return the release of the image's ROCm, `6.2.4`, or what the name of HIP's library tells of it, `7`."""
+    """Return the release of the image's ROCm, `6.2.4`; else its major version, `7`, by the name of HIP's library."""
     facts = preflight.image.facts
     if facts.rocm is not None and re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}", facts.rocm):
         return facts.rocm

@@ -1,4 +1,4 @@
-"""Rules about CUDA versions: what the image was built for, what the driver can do, and what stands between.
+"""Rules about CUDA versions: what the image needs, what the driver serves, and compat libraries.
 
 Sources: CUDA Compatibility guide (minor-version and forward compatibility, errors 803 and 804); libcuda's note
 `.note.cuda.fwd_compatibility`; CUDA Toolkit release notes for the version table; nvidia-container-toolkit for the rule
@@ -36,16 +36,16 @@ class Libcuda(NamedTuple):
     """A libcuda that programs may use."""
 
     name: str
-    """The libcuda in the words of a finding: `the driver 550.163.01`."""
+    """Its name in findings: `the driver 550.163.01`."""
     driver: str
-    """Its version."""
+    """The version of its driver."""
     serves: str
-    """The newest CUDA version that it serves by itself."""
+    """The newest CUDA version that it serves without a compat library."""
     known_from: str
 
 
 def cuda_too_new(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a CUDA, of the program's packages or of the image, that is too new for its libcuda."""
+    """Yield a CUDA, of the program's packages or of the image, that is too new for the libcuda in use."""
     cuda = libcuda_in_use(preflight)
     for every in (preflight.imported_cuda, preflight.every_cuda):
         required = needed_cuda(every)
@@ -59,7 +59,6 @@ def _is_served(required: str, cuda: Libcuda) -> bool:
 
 
 def _too_new(preflight: Preflight, cuda: Libcuda, required: str, every: tuple[ImageCuda, ...]) -> Finding:
-    """Return the finding about *required*, the newest of *every*."""
     compat = preflight.image.facts.compat
     helpful = [library for library in compat if _would_help(preflight, library) and not _plan_uses_compat(preflight)]
     harm = _compat_error(preflight, compat[0]) if compat else None
@@ -95,7 +94,6 @@ def _too_new(preflight: Preflight, cuda: Libcuda, required: str, every: tuple[Im
 
 
 def _driver_for(oldest: Optional[str], last: Optional[int]) -> str:
-    """Return the driver to use, *oldest* or newer, where the GPU has drivers up to branch *last*."""
     if oldest is None:
         return "a newer driver"
     of_gpu = "" if last is None or branch_of(oldest) <= last else ", and a GPU that it supports"
@@ -103,7 +101,7 @@ def _driver_for(oldest: Optional[str], last: Optional[int]) -> str:
 
 
 def cuda_minor_version(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a newer CUDA of a major version that this driver runs: all but some features work."""
+    """Yield a newer CUDA of a major version that this driver serves: all but some features work."""
     required, cuda = _required_cuda(preflight), libcuda_in_use(preflight)
     if (
         required is None
@@ -123,10 +121,9 @@ def cuda_minor_version(preflight: Preflight) -> Iterator[Finding]:
 
 
 def image_of_other_vendor(preflight: Preflight) -> Iterator[Finding]:
-    """Yield an image for CUDA, for ROCm or for Intel's GPUs, where the container only gets the driver of another
-    vendor; and one for Intel's GPUs, where it only gets Gaudi accelerators.
+    """Yield an image for CUDA, ROCm or Intel's GPUs if the container gets only drivers of other vendors.
 
-    Where GPU code was found, `gpu-code-missing` says so.
+    Also an image for Intel's GPUs if it gets only Gaudi accelerators. `gpu-code-missing` reports images with GPU code.
     """
     facts, vendors = preflight.image.facts, {planned.driver.vendor for planned in preflight.plan.drivers}
     platforms = {"nvidia": preflight.every_cuda and "CUDA", "amd": (facts.rocm or facts.rocm_runtime) and "ROCm"}
@@ -147,13 +144,11 @@ def image_of_other_vendor(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _openvino(preflight: Preflight) -> Optional[str]:
-    """Return the path of OpenVINO's plugin for Intel's GPUs; None if the image lacks it."""
     ways = read_intel(preflight.image, ())
     return next((way.by for way in ways if way.name == OPENCL and way.by != way.driver), None)
 
 
 def _for_gaudi_alone(preflight: Preflight) -> Iterator[Finding]:
-    """Yield an image that uses Intel's GPUs, and no SynapseAI, where the container gets only Gaudi accelerators."""
     gpus = [gpu for gpu in preflight.plan.gpus if gpu.chosen and gpu.index is not None]
     if not gpus or not all(gpu.is_gaudi for gpu in gpus) or preflight.container.tree.has(HOME):
         return
@@ -166,15 +161,14 @@ def _for_gaudi_alone(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _required_cuda(preflight: Preflight) -> Optional[str]:
-    """Return the CUDA of the packages that the program imports, else of the image; None if it is not known."""
     return needed_cuda(preflight.imported_cuda or preflight.every_cuda)
 
 
 def require_unsatisfied(preflight: Preflight) -> Iterator[Finding]:
     """Yield NVIDIA_REQUIRE_* of the image that this driver does not satisfy.
 
-    Also `require-undecided`, where it depends on the GPU's brand or architecture, which are not in any file; and
-    `bad-require`, where it is malformed.
+    Also `require-undecided`: the value depends on the GPU's brand or architecture, which no file has. Also
+    `bad-require`: the value is malformed.
     """
     host = _host_libcuda(preflight)
     facts = {"cuda": (libcuda_in_use(preflight) or host).serves, "driver": host.driver} if host else {}
@@ -193,7 +187,7 @@ def require_unsatisfied(preflight: Preflight) -> Iterator[Finding]:
 
 
 def compat_used(preflight: Preflight) -> Iterator[Finding]:
-    """Yield the image's forward-compatibility libcuda that comes first; `compat-harmful` where it cannot work here."""
+    """Yield the image's forward-compatibility libcuda if it comes first; `compat-harmful` if it cannot work here."""
     library = _used_compat(preflight)
     if library is None or _host_libcuda(preflight) is None:
         return
@@ -207,7 +201,7 @@ def compat_used(preflight: Preflight) -> Iterator[Finding]:
 
 
 def compat_ignored(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a forward-compatibility libcuda that would help, but comes after the host's."""
+    """Yield a forward-compatibility libcuda that would help but comes after the host's libcuda."""
     required, cuda = _required_cuda(preflight), libcuda_in_use(preflight)
     if required is None or cuda is None or _used_compat(preflight) is not None or not is_newer(required, cuda.serves):
         return
@@ -224,30 +218,28 @@ def compat_ignored(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _would_help(preflight: Preflight, library: ImageLibrary) -> bool:
-    """Return whether *library* works here, and serves a newer CUDA than the host's libcuda."""
     cuda, served = _host_libcuda(preflight), supported_cuda(library)
     newer = cuda is None or served is None or is_newer(served, cuda.serves)
     return newer and _compat_error(preflight, library) is None
 
 
 def _plan_uses_compat(preflight: Preflight) -> bool:
-    """Return whether the plan itself puts a compat libcuda first."""
     return any(variable.rule == ENV_RULE for variable in preflight.plan.env)
 
 
 def libcuda_in_use(preflight: Preflight) -> Optional[Libcuda]:
-    """Return the libcuda that programs will use: the image's compat one if that works, else the host's."""
+    """Return the libcuda that programs load: the image's compat one if it works, else the host's; None if unknown."""
     cuda, used = _host_libcuda(preflight), _used_compat(preflight)
     if cuda is None or used is None or _compat_error(preflight, used) is not None:
         return cuda
     served = supported_cuda(used)
     if served is None:
-        return None  # not known
+        return None
     return Libcuda("the image's compat libcuda", used.version or cuda.driver, served, used.path)
 
 
 def _host_libcuda(preflight: Preflight) -> Optional[Libcuda]:
-    """Return what the driver serves: by its libcuda's own note, else by the table of versions."""
+    """The note in the host's libcuda takes precedence over the table of versions."""
     driver = preflight.driver
     if driver is None or driver.version is None or driver.kind != "linux" or not preflight.wants("compute"):
         return None
@@ -270,7 +262,7 @@ def _host_note(preflight: Preflight) -> Optional[CudaNote]:
 
 
 def _used_compat(preflight: Preflight) -> Optional[ImageLibrary]:
-    """Return the compat libcuda that a program in the container would open; None if it opens another one."""
+    """Return the compat libcuda that a program in the container loads; None if it loads another libcuda."""
     located = preflight.container.find("libcuda.so.1")
     if located is None or located.mount is not None:
         return None
@@ -278,21 +270,21 @@ def _used_compat(preflight: Preflight) -> Optional[ImageLibrary]:
 
 
 def _has_package(preflight: Preflight, required: str) -> bool:
-    """Return whether NVIDIA supports a compat package for CUDA *required* here; False if that is not known."""
+    """False if that is not known."""
     driver = preflight.driver
     node = compat_host(driver, preflight.plan.gpus, None) if driver else None
     return node is not None and has_package(required, node, _last_branch(preflight))
 
 
 def _last_branch(preflight: Preflight) -> Optional[int]:
-    """Return the last branch of the driver that supports all GPUs of the container; None if the newest does."""
+    """Return the last driver branch that supports all GPUs of the container; None if the newest branch does."""
     texts = (preflight.host.dev.text(f"{PCI_DEVICES}/{gpu.pci}/device") for gpu in preflight.gpus)
     chips = (chip_of(text or "") for text in texts)
     return min((chip.last for chip in chips if chip is not None and chip.last is not None), default=None)
 
 
 def _compat_error(preflight: Preflight, library: ImageLibrary) -> Optional[str]:
-    """Return the error that the loader or CUDA would report about a compat libcuda; None if none is known."""
+    """Return the error that the loader or CUDA reports about the compat libcuda *library*; None if none is known."""
     failures = preflight.container.failures(library.path)
     if failures:
         return failures[0].message

@@ -1,6 +1,6 @@
-"""Rules about the frameworks of Python in an image: do their own libraries load, and was anything looked at?
+"""Rules about the Python frameworks of an image: whether their libraries load, and whether they were checked.
 
-Which they are, and where each has its libraries, is in data/cuda.json.
+data/cuda.json lists the frameworks and the directories of their libraries.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ class _Refused(NamedTuple):
     framework: Framework
     library: str
     module: Optional[str]
-    """The module whose import loads it; None if the framework does without it."""
+    """The module whose import loads the library; None if the framework works without it."""
     failures: tuple[LoadFailure, ...]
     needed: tuple[str, ...] = ()
-    """What it is linked with."""
+    """The libraries that it is linked with."""
 
 
 def framework_library(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a framework's library that does not load: something that it is linked with is missing, or too old.
+    """Yield a framework's library that does not load: a library that it needs is missing or too old.
 
-    Also `userspace-missing`, as an error, in its place, where ROCm is missing as a whole.
+    If all of ROCm is missing, yield `userspace-missing` as an error in its place.
     """
     gpus = [gpu for gpu in preflight.plan.gpus if gpu.chosen]
     every = [
@@ -76,7 +76,6 @@ def framework_library(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _finding(preflight: Preflight, refused: _Refused, severity: Severity) -> Finding:
-    """Return the finding about *refused*."""
     missing = [failure for failure in refused.failures if failure.kind == "missing"]
     first = (missing or refused.failures)[0]
     names = tuple(dict.fromkeys(failure.name for failure in missing))
@@ -102,7 +101,6 @@ def _finding(preflight: Preflight, refused: _Refused, severity: Severity) -> Fin
 
 
 def _imports_frameworks(preflight: Preflight) -> bool:
-    """Return whether the program is a Python, or is not known."""
     return preflight.imports is not None or not preflight.has_program
 
 
@@ -119,21 +117,19 @@ def imports_not_checked(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _relevant_frameworks(preflight: Preflight) -> tuple[tuple[Framework, str], ...]:
-    """Return the frameworks and their directories: those that the program imports from, else the image's."""
     return tuple(frameworks_in(preflight.container.tree, _packages(preflight)))
 
 
 def _packages(preflight: Preflight) -> tuple[str, ...]:
-    """Return the package directories from which the program imports, else those of the image."""
     imports = preflight.imports
     path = search_path(preflight.image, preflight.plan, preflight.own_mounts)
     return package_directories(preflight.container.tree, path) if imports is None else tuple(imports.packages)
 
 
 def _refused(preflight: Preflight, every: Sequence[tuple[Framework, str]]) -> Iterator[_Refused]:
-    """Yield the first library of each framework that does not load; those of imports come first.
+    """Yield the first library of each framework that does not load, those that an import loads first.
 
-    Of those of which a framework opens one, all have to fail where it is not known which.
+    If a framework opens one of several libraries and it is unknown which, all of them must fail.
     """
     if preflight.image.tree.restarts:
         return
@@ -153,7 +149,6 @@ def _refused(preflight: Preflight, every: Sequence[tuple[Framework, str]]) -> It
 def _check_library(
     preflight: Preflight, framework: Framework, library: str, module: Optional[str], directories: Iterable[str]
 ) -> Optional[_Refused]:
-    """Return the *library* of *framework*, which *module* loads, if it does not load; None if it does."""
     failures = preflight.container.load_with_directories(library, directories).failures
     framework_failures = tuple(failure for failure in failures if missing_reason(preflight, failure.name) is None)
     elf = preflight.container.tree.elf(library) if framework_failures else None
@@ -162,14 +157,15 @@ def _check_library(
 
 
 def _is_for_amd_alone(plan: Plan) -> bool:
-    """Return whether a framework for several vendors uses its libraries for ROCm, as far as the host tells."""
+    """Return whether a framework for several vendors uses its ROCm libraries, as far as the host's drivers show."""
     vendors = {planned.driver.vendor for planned in plan.drivers}
     return "amd" in vendors and "nvidia" not in vendors
 
 
 def _refused_packages(preflight: Preflight) -> Iterator[_Refused]:
-    """Yield the first library of each package outside of data/cuda.json that lacks some of ROCm's libraries; where
-    Intel's GPUs are planned, also of SYCL's runtime.
+    """Yield the first library of each package outside data/cuda.json that lacks a ROCm library.
+
+    If the plan has Intel's GPUs, also that of each package that lacks a library of SYCL's runtime.
     """
     if preflight.image.tree.restarts:
         return
@@ -179,7 +175,7 @@ def _refused_packages(preflight: Preflight) -> Iterator[_Refused]:
 
 
 def _refused_code(preflight: Preflight, vendor: Vendor, is_theirs: Callable[[str], object]) -> Iterator[_Refused]:
-    """Yield the first library with code for GPUs of *vendor* of each package that lacks a library of *is_theirs*."""
+    """Yield the first library of each package that has code for *vendor* and lacks a library for which *is_theirs*."""
     tree, seen = preflight.container.tree, set[Optional[str]]()
     files = [file for file in preflight.gpu_code if file.framework and vendor in file.gpu_code.vendors]
     others = [file for file in files if framework_named(file.framework) is None]
@@ -197,5 +193,4 @@ def _refused_code(preflight: Preflight, vendor: Vendor, is_theirs: Callable[[str
 
 
 def _wheels(tree: Tree, places: Iterable[str]) -> list[str]:
-    """Return the wheel directories of the vendors in the package directories *places*."""
     return [wheel for packages in dict.fromkeys(places) for wheel in wheel_directories(tree, packages)]

@@ -1,8 +1,8 @@
-"""Rules about GPU code: is there any in the image for the GPUs of this host?
+"""Rules about GPU code: does the image have code for the GPUs of this host?
 
-A framework's libraries are opened by name, so no loader complains: the first kernel that starts fails. Which
-architecture runs what is in `model/gpucode.py`; which files a framework has, in data/cuda.json. Modules are counted: a
-library that is linked in may have brought a few for architectures that all other modules lack.
+Frameworks open their libraries by name, so no loader fails: the first kernel fails. `model/gpucode.py` has the
+architectures that run each code, data/cuda.json the files of each framework. Modules are counted: a linked-in library
+may add a few for architectures that all other modules lack.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from gpubind.rules.preflight import Preflight
 
 
 def gpu_code_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a framework, a library of it, or the program, that has no code for a GPU that the container gets.
+    """Yield a framework, a library of it, or the program, that has no code for a GPU of the container.
 
-    Also `ptx-too-new`, where the driver refuses to compile the code, and `gpu-code-unread`, where that is not known.
+    Also `ptx-too-new`: the driver refuses to compile the code. Also `gpu-code-unread`: some code could not be read.
     """
     files = preflight.gpu_code
     if preflight.looks_at_gpu_code and not any(
@@ -77,7 +77,6 @@ def gpu_code_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _hip_without_code(preflight: Preflight) -> Iterator[Finding]:
-    """Yield the HIP that the program, or the image, has without any code for AMD's GPUs."""
     gpus = [gpu for gpu in preflight.plan.gpus if gpu.vendor == "amd" and gpu.chosen]
     file = preflight.chain.file if preflight.has_program else None
     if preflight.has_program:
@@ -90,21 +89,21 @@ def _hip_without_code(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _by_default(gpu: GpuArch) -> GpuArch:
-    """Return *gpu* with XNACK off, where that is its default and no variable decides."""
+    """Return *gpu* with XNACK off if that is its default and no variable sets it."""
     return gpu._replace(arch=f"{gpu.arch}:xnack-") if gpu.arch in XNACK_OFF else gpu
 
 
 class _Shortage(NamedTuple):
-    """Files that have too little code for some GPUs."""
+    """Files that lack code for some GPUs."""
 
     files: list[CodeFile]
     gpus: tuple[GpuArch, ...]
     share: Share
-    """The worst one of a GPU."""
+    """The worst share of one GPU."""
     served: tuple[GpuArch, ...]
-    """The other GPUs, which run enough."""
+    """The other GPUs, which run enough of the code."""
     libcuda: Optional[Libcuda] = None
-    """The driver that refuses their PTX; None if they have no code whatever the driver is."""
+    """The driver that refuses the files' PTX; None if no driver runs them."""
 
 
 def _shortage(gpus: Iterable[GpuArch], files: list[CodeFile], libcuda: Optional[Libcuda]) -> Optional[_Shortage]:
@@ -112,9 +111,9 @@ def _shortage(gpus: Iterable[GpuArch], files: list[CodeFile], libcuda: Optional[
     has = merge_gpu_code(files)
     if not has or has.unread is not None:
         return None
-    # An image for the other vendor as well is right.
+    # An image that is also for the other vendor is correct.
     checked_gpus = [gpu for gpu in gpus if gpu.gpu.vendor in has.vendors]
-    # Many processors have graphics, for which no code is expected.
+    # Many processors have Intel graphics, for which no code is expected.
     checked_gpus = checked_gpus or [gpu for gpu in gpus if gpu.gpu.vendor != "intel"]
     for refusing in (None, libcuda):
         cuda = refusing.serves if refusing is not None else None
@@ -128,7 +127,7 @@ def _shortage(gpus: Iterable[GpuArch], files: list[CodeFile], libcuda: Optional[
 
 
 def _unread(gpus: Iterable[GpuArch], files: Iterable[CodeFile]) -> Iterator[Finding]:
-    """Yield the files of which no part that was read is for some of *gpus*."""
+    """Yield *files* of which the parts that were read have no code for some of *gpus*."""
     for file in files:
         code = file.gpu_code
         if code.unread is not None and not all(code.runs_on(gpu.arch or "") for gpu in gpus):
@@ -136,7 +135,6 @@ def _unread(gpus: Iterable[GpuArch], files: Iterable[CodeFile]) -> Iterator[Find
 
 
 def _gpus(preflight: Preflight) -> tuple[GpuArch, ...]:
-    """Return the chosen GPUs, as the programs in the container see them."""
     chosen = [gpu for gpu in preflight.plan.gpus if gpu.chosen and gpu.index is not None]
     if any(node.vendor == "nvidia" and node.target in ALL_GPU_NODES for node in preflight.plan.devices):
         chosen += query_gpus(preflight.host)
@@ -155,7 +153,7 @@ def _severity(
     gpus: Iterable[GpuArch],
     libcuda: Optional[Libcuda],
 ) -> Severity:
-    """Return `error` if the program cannot do without *name*, or is not known; `warning` if it may use another."""
+    """Return `error` if the program needs *name* or is not known; `warning` if it may use another framework."""
     if name is None:
         return "error"
     if is_extension(name) or (preflight.has_program and not preflight.uses_frameworks):
@@ -168,9 +166,9 @@ def _severity(
 
 
 def _finding(preflight: Preflight, shortage: _Shortage, severity: Severity, *, has_xnack: bool = False) -> Finding:
-    """Return the finding about *shortage*, with *severity* or a milder one: a program may use a GPU that is served.
+    """Return the finding about *shortage*, with *severity*; milder if the program may use another GPU.
 
-    *has_xnack*: XNACK is what they lack.
+    *has_xnack*: the files lack only code for XNACK.
     """
     first, vendor = shortage.files[0], shortage.gpus[0].gpu.vendor
     has = merge_gpu_code(shortage.files)
@@ -213,9 +211,9 @@ def _finding(preflight: Preflight, shortage: _Shortage, severity: Severity, *, h
 
 
 def _overrides(preflight: Preflight, shortage: _Shortage, code: GpuCode) -> str:
-    """Return the variables by which the GPUs of *shortage* run *code*, as `NAME=VALUE`: per node where others differ.
+    """Return `NAME=VALUE` of the variables with which the GPUs of *shortage* run *code*.
 
-    One value for all GPUs makes ROCm take also those for another GPU that need none.
+    A variable for each node if other GPUs differ: one value for all applies also to GPUs that need none.
     """
     values = {gpu: override_for(gpu.arch or "", code.code) for gpu in shortage.gpus}
     if not shortage.served and len(set(values.values())) == 1:
@@ -226,12 +224,11 @@ def _overrides(preflight: Preflight, shortage: _Shortage, code: GpuCode) -> str:
 
 
 def _choice(plan: Plan, gpus: Iterable[GpuArch]) -> str:
-    """Return the names of *gpus* for `--gpus`, where an index is of one vendor; empty if none can be named."""
+    """Return *gpus* for `--gpus`, where an index belongs to one vendor; empty if none of them has a name."""
     has_one = len({gpu.vendor for gpu in plan.gpus}) == 1
     names = (str(gpu_arch.gpu.index) if has_one else gpu_arch.gpu.pci for gpu_arch in gpus if gpu_arch.gpu in plan.gpus)
     return ",".join(dict.fromkeys(name for name in names if name))
 
 
 def _listed(code: GpuCode) -> str:
-    """Return the architectures of *code*, for people."""
     return " and ".join(filter(None, (" ".join(code.code), " ".join(code.ptx)))) or "nothing"

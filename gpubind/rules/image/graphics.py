@@ -1,4 +1,4 @@
-"""Graphics and OpenCL: the manifests by which neutral loaders find the driver, EGL, GBM and DRM's nodes."""
+"""Graphics and OpenCL: EGL, GBM, DRM's nodes, and the manifests by which vendor-neutral loaders find the driver."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODESET = "/sys/module/nvidia_drm/parameters/modeset"
 
 
 class NeutralLoader(NamedTuple):
-    """A vendor-neutral loader, and how it learns of the driver."""
+    """A vendor-neutral loader, and how it finds the driver."""
 
     name: str
     """The case of the finding."""
@@ -32,7 +32,7 @@ class NeutralLoader(NamedTuple):
     """The driver's library that it opens."""
     capability: Capability
     directories: tuple[str, ...]
-    """Of its manifests."""
+    """The directories of its manifests."""
 
 
 LOADERS = (
@@ -69,14 +69,13 @@ def manifest_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _has_manifest(tree: Tree, loader: NeutralLoader) -> bool:
-    """Return whether the image has a manifest that leads *loader* to the driver."""
     paths = [f"{directory}{name}" for directory in loader.directories for name in tree.names(directory)]
     icds = (_parsed(tree.read(path)) for path in paths)
     return any(icd is not None and loader.library in " ".join(icd.libraries) for icd in icds)
 
 
 def manifest_dangling(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a manifest of the plan that names a library which the container does not have."""
+    """Yield a manifest of the plan that names a library which the container lacks."""
     if preflight.image.facts.libc_family != "glibc":
         return  # nothing of the driver loads there: image-without-glibc
     container = preflight.container
@@ -97,7 +96,7 @@ def manifest_dangling(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _manifests(preflight: Preflight) -> Iterator[tuple[Mount, Icd]]:
-    """Yield the plan's manifests, except damaged ones, which the planner reports."""
+    """The planner reports damaged manifests."""
     for mount in preflight.plan.mounts:
         if mount.target.endswith((".json", ".icd")):
             driver = preflight.host.driver
@@ -109,7 +108,6 @@ def _manifests(preflight: Preflight) -> Iterator[tuple[Mount, Icd]]:
 
 
 def _parsed(data: Union[bytes, Missing]) -> Optional[Icd]:
-    """Return the manifest in *data*; None if there is none, or it is damaged."""
     try:
         return None if isinstance(data, Missing) else parse_icd(data)
     except FormatError:
@@ -117,10 +115,10 @@ def _parsed(data: Union[bytes, Missing]) -> Optional[Icd]:
 
 
 def vendor_neutral_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield the loaders without which the program does not find the driver, as gravely as it uses them.
+    """Yield the loaders that the program needs to find the driver, with the severity of each use.
 
-    Also libEGL where the image has another part of libglvnd: Vulkan's driver opens it where there is no display.
-    Seen with 550.163.01: without it, or with Mesa's driver of EGL only, no GPU is opened.
+    Also libEGL if the image has another part of libglvnd: without a display, the driver's Vulkan opens it. With driver
+    550.163.01, no GPU is opened without libEGL, or with Mesa's EGL driver only.
     """
     code = "vendor-neutral-missing"
     reported = {prior.subject: prior for prior in preflight.plan.findings if prior.code == code}
@@ -153,18 +151,18 @@ def vendor_neutral_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _has_display(preflight: Preflight) -> bool:
-    """Return whether the caller has an X server, to which Vulkan's driver may connect."""
+    """Vulkan's driver may connect to the caller's X server."""
     environ = preflight.host.environ if preflight.start is None else preflight.start.caller.environ
     return bool(environ.get("DISPLAY"))
 
 
 def gbm_backend_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a plan without `nvidia-drm_gbm.so`, which libgbm opens since 495: another name of libnvidia-allocator.
+    """Yield a plan without `nvidia-drm_gbm.so`, a name of libnvidia-allocator that libgbm opens since 495.
 
     Source: NVIDIA driver README, chapter "Installed Components" and "GBM".
     """
     if preflight.plan.request.like is not None:
-        return  # the imitated program leaves it out, whatever the host has
+        return  # the imitated program leaves it out on every host
     names = preflight.libraries
     if preflight.wants("graphics") and "libEGL_nvidia.so.0" in names and GBM_BACKEND not in names:
         where = f"no {GBM_BACKEND} and no {_ALLOCATOR} beside {names['libEGL_nvidia.so.0']}"
@@ -173,12 +171,12 @@ def gbm_backend_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def render_node_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a GPU without /dev/dri/renderD*: nvidia-drm is not loaded, or its node is not there."""
+    """Yield a GPU without /dev/dri/renderD*: nvidia-drm is not loaded, or its node is missing."""
     if not preflight.has_linux_driver or not preflight.wants_by_name("graphics"):
         return
     for gpu in preflight.gpus:
         directory = f"{PCI_DEVICES}/{gpu.pci}/drm"
-        # If that is unknown, or exists, only the node could be hidden.
+        # If the directory is unreadable or has entries, only the node may be hidden.
         if gpu.pci and gpu.render is None and preflight.host.dev.has_nothing_in(directory):
             yield finding("render-node-missing", subject=gpu.pci, where=f"{directory}, /dev/dri", pci=gpu.pci)
 

@@ -1,4 +1,4 @@
-"""Rules about what an image has of a driver itself, and where its loader would find it."""
+"""Rules about driver files of an image itself, and the search path of its loader."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ CORE_LIBRARIES = (*_LIBCUDAS, "libnvidia-ml.so.1")
 
 
 class ShadowingLibrary(NamedTuple):
-    """A library that programs get in place of the plan's, unless they set a search path."""
+    """A library that shadows the plan's library unless the program sets a search path."""
 
     soname: str
     file: ContainerFile
     directory: Optional[str]
-    """The element of LD_LIBRARY_PATH that leads to it; None if the loader finds it by itself."""
+    """The element of LD_LIBRARY_PATH that leads to it; None if the loader finds it without that."""
     is_users: bool
-    """Set if the user put that element there."""
+    """Whether the user set that element."""
 
 
 def _shadowing_library(preflight: Preflight, soname: str) -> Optional[ShadowingLibrary]:
-    """Return what programs get for *soname* in place of the plan's file; None if they get that, or the plan has none.
+    """Return the library that shadows *soname* of the plan; None if there is none, or the plan lacks *soname*.
 
-    A libcuda of CUDA's forward compatibility is meant to come first: that it fits is a matter of other rules.
+    A libcuda of CUDA's forward compatibility is meant to come first: other rules check whether it fits.
     """
     mounts = [m for m in preflight.plan.mounts if m.kind == "library" and m.capability != "compat32"]
     planned = next((mount for mount in mounts if basename(mount.target) == soname), None)
@@ -44,7 +44,7 @@ def _shadowing_library(preflight: Preflight, soname: str) -> Optional[ShadowingL
     if planned is None or located is None or located.mount is not None or "/compat/" in located.tree_path:
         return None
     if located.tree.real(located.tree_path) == planned.source:
-        return None  # the same file by another way
+        return None  # another path of the same file
     directory = dirname(located.path)
     in_path = directory in preflight.container.library_path
     return ShadowingLibrary(
@@ -53,7 +53,7 @@ def _shadowing_library(preflight: Preflight, soname: str) -> Optional[ShadowingL
 
 
 def image_architecture(preflight: Preflight) -> Iterator[Finding]:
-    """Yield an image of another machine of which the plan left nothing out: nodes go into any."""
+    """Yield an image of another architecture if the plan left nothing out: device nodes fit any image."""
     host, image = architecture(preflight.host.uname.machine), preflight.image.facts.arch
     is_told = any(prior.code == "image-architecture" for prior in preflight.plan.findings)
     if not is_told and preflight.plan.drivers and image not in (None, host.name, host.compat32):
@@ -63,7 +63,7 @@ def image_architecture(preflight: Preflight) -> Iterator[Finding]:
 
 
 def driver_in_image(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a driver in the image: if it is found first, it must be of the kernel module's version.
+    """Yield a driver in the image: if the loader finds it first, its version must be that of the kernel module.
 
     In the host's own root it is the driver of the plan, or other rules report it.
     """
@@ -94,9 +94,9 @@ def driver_in_image(preflight: Preflight) -> Iterator[Finding]:
 
 
 def order_findings(preflight: Preflight) -> tuple[Finding, ...]:
-    """Return the findings about a libcuda or NVML that programs get in place of the plan's; none without an image.
+    """Return the findings about a libcuda or NVML that shadows the plan's; none without an image.
 
-    A few files are searched by name, and only their first bytes are read: every start can afford that.
+    This is cheap enough for every start: a few files are searched by name, and only their first bytes are read.
     """
     if not preflight.has_image:
         return ()
@@ -125,7 +125,7 @@ def image_env_undecided(preflight: Preflight) -> Iterator[Finding]:
 
 
 def stub_in_image(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a stub of libcuda or NVML that programs open, or that comes after the host's library."""
+    """Yield a stub of libcuda or NVML that programs load, or that comes after the host's library."""
     for name in CORE_LIBRARIES:
         located = preflight.container.find(name)
         if located is None:
@@ -143,7 +143,7 @@ def stub_in_image(preflight: Preflight) -> Iterator[Finding]:
 
 
 def library_path_order(preflight: Preflight) -> Iterator[Finding]:
-    """Yield an LD_LIBRARY_PATH with copies of the plan's libraries, or with the working directory."""
+    """Yield an LD_LIBRARY_PATH that has copies of the plan's libraries, or the working directory."""
     yield from _before_the_plans(preflight)
     yield from _copies_in_the_images(preflight)
 
@@ -184,7 +184,6 @@ def _copies_in_the_images(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _drivers(preflight: Preflight) -> Iterator[ImageLibrary]:
-    """Yield the image's libraries of a driver in the loader's directories and in its LD_LIBRARY_PATH."""
     facts = preflight.image.facts
     seen = [library.path for library in (*facts.driver, *facts.compat)]
     yield from facts.driver

@@ -30,12 +30,12 @@ from gpubind.rules.preflight import Preflight
 
 LEVEL_ZERO, OPENCL = COMPUTE_RUNTIME.runtime_libraries
 _COMPUTES = (BY_LEVEL_ZERO, BY_OPENCL)
-"""The ways in which programs of an image use the runtime: SYCL uses Level Zero."""
+"""The ways in which an image's programs use the runtime. SYCL uses Level Zero."""
 LOADER, VENDORS = "libze_loader.so.1", "/etc/OpenCL/vendors"
 
 
 def level_zero_incomplete(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a driver in the image for Intel's GPUs without what programs find it by: the loader, or the manifest."""
+    """Yield a driver for Intel's GPUs in the image without the loader or the manifest by which programs find it."""
     gpus = [gpu for gpu in preflight.plan.gpus if gpu.vendor == "intel"]
     if not any(planned.driver.vendor == "intel" for planned in preflight.plan.drivers):
         return
@@ -50,9 +50,9 @@ def level_zero_incomplete(preflight: Preflight) -> Iterator[Finding]:
 
 
 def userspace_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield an image that computes on Intel's GPUs and has no driver for them, where only the nodes are planned.
+    """Yield an image that computes on Intel's GPUs but has no driver for them, if the plan has only device nodes.
 
-    The host's user space is planned where the caller names a vendor: then the planner says what is missing.
+    If the request names a vendor, the plan has the host's user space, and the planner reports what is missing.
     """
     plan = preflight.plan
     chosen = [gpu for gpu in plan.gpus if gpu.chosen and gpu.index is not None]
@@ -63,7 +63,7 @@ def userspace_missing(preflight: Preflight) -> Iterator[Finding]:
     if not any(decision.rule == NODES_ONLY and decision.vendor == "intel" for decision in plan.decisions):
         return
     if not all(gpu.vendor == "intel" for gpu in chosen):
-        return  # the GPU of the other vendor may be what it is for
+        return  # the image may be for the GPU of the other vendor
     ways = [way for way in read_intel(preflight.image, preflight.gpu_code) if way.name in _COMPUTES]
     if ways and not any(way.driver for way in ways) and not dict(_runtimes(preflight)):
         yield finding(
@@ -80,7 +80,7 @@ def userspace_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def is_gpu(gpu: Gpu) -> bool:
-    """Return whether it is a GPU of Intel's: a Gaudi accelerator has no render node."""
+    """Return whether *gpu* is a GPU of Intel: a Gaudi accelerator has no render node."""
     return gpu.vendor == "intel" and not gpu.is_gaudi
 
 
@@ -94,9 +94,9 @@ def _has_manifest(image: Tree) -> bool:
 
 
 def intel_gpu_unknown(preflight: Preflight) -> Iterator[Finding]:
-    """Yield the GPUs that no driver of Level Zero or OpenCL in the container knows, or whose kernel driver none knows.
+    """Yield the GPUs, or their kernel drivers, that no driver of Level Zero or OpenCL in the container knows.
 
-    Only what is certain: a library whose platforms cannot be read may know every GPU.
+    A library whose platforms are unreadable may know every GPU: nothing is reported.
     """
     chosen = [gpu for gpu in preflight.plan.gpus if gpu.chosen and gpu.index is not None]
     gpus = [gpu for gpu in chosen if is_gpu(gpu)]
@@ -127,25 +127,25 @@ def names_of(gpus: Iterable[Gpu]) -> str:
 
 
 def known_since(host: Host, gpus: Iterable[Gpu], driver_kind: Literal["compute", "media"]) -> str:
-    """Return from which release of *driver_kind* on each generation of *gpus* is known: `; 25.31 knows Battlemage`."""
+    """Return the first release of *driver_kind* that knows each generation of *gpus*: `; 25.31 knows Battlemage`."""
     releases = (release_for(host, gpu.pci or "", driver_kind) for gpu in gpus)
     return "".join(f"; {release} knows {name}" for release, name in dict.fromkeys(filter(None, releases)))
 
 
 def _is_for_video(preflight: Preflight, driver_paths: Iterable[str]) -> bool:
-    """Return whether the drivers *driver_paths* are the host's, and the image is for video and does without them."""
+    """Return whether *driver_paths* are the host's and the image is for video, which works without them."""
     is_hosts = {mount.target for mount in preflight.plan.mounts}.issuperset(driver_paths)
     by_name = preflight.plan.request.computes_by_name
     return is_hosts and not by_name and is_for_video(preflight.image.loader, COMPUTE_RUNTIME)
 
 
 def _may_do_without(preflight: Preflight) -> bool:
-    """Return whether the image has VA-API, so that its programs may use the GPU for video."""
+    """Return whether the image has VA-API, so that its programs may use the GPU for video only."""
     return has_one(preflight.image.loader, COMPUTE_RUNTIME.video)
 
 
 def _unknown(preflight: Preflight, gpu: Gpu, runtimes: list[ComputeRuntime], is_on_xe: bool) -> Optional[str]:
-    """Return why none of *runtimes* knows *gpu*, a case of the finding; None if one does, or may."""
+    """Return why none of *runtimes* knows *gpu*, a case of the finding; None if one does or may."""
     name = platform(preflight.host, gpu.pci or "")
     if name is not None and all({name, *platform_aliases(name)} <= {*runtime.lacks} for runtime in runtimes):
         return "too-old" if platforms().index(name) >= platforms().index("tgllp") else "too-new"
@@ -153,9 +153,9 @@ def _unknown(preflight: Preflight, gpu: Gpu, runtimes: list[ComputeRuntime], is_
 
 
 def _runtimes(preflight: Preflight) -> Iterator[tuple[str, Optional[ComputeRuntime]]]:
-    """Yield the path of each driver of Level Zero and OpenCL in the container, and what it is; None if not known.
+    """Yield the path of each driver of Level Zero and OpenCL in the container, and its facts; None if unknown.
 
-    The files of a recorded host are known by the build in the name of one of them: they are of one release.
+    The files of a recorded host are identified by the build in one of their names: all have one release.
     """
     located = preflight.container.find(LEVEL_ZERO)
     paths = [located.path] if located is not None else []

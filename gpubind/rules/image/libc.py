@@ -1,4 +1,4 @@
-"""Rules about the C library of an image: musl with gcompat, or the host's glibc."""
+"""Rules about the C library in an image: musl with gcompat, or the host's glibc."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from gpubind.model.cuda import version_key
 from gpubind.rules.preflight import Preflight
 
 SIZE_LIMIT = 4 << 20
-"""Bytes: users of glibc's private symbols are small; libraries of CUDA and of compilers are not read."""
+"""Bytes. Users of glibc's private symbols are small; larger libraries, of CUDA and of compilers, are not read."""
 FILES_LIMIT = 4096
 PROGRAMS = ("/usr/bin", "/usr/sbin")
 PACKED = "GLIBC_ABI_DT_RELR"
-"""The version that a library with packed relocations needs of its C library."""
+"""The symbol version that a library with packed relocations requires of its C library."""
 _READS_PACKED = (2, 38)
-"""The first binutils that can."""
+"""The first binutils that reads packed relocations."""
 _BINUTILS = re.compile(r"libbfd-([0-9]{1,9}\.[0-9]{1,9})\b.*\.so")
 
 
 def image_gcompat(preflight: Preflight) -> Iterator[Finding]:
-    """Yield gcompat in an image with musl: some of the driver works with it."""
+    """Yield gcompat in an image with musl: parts of the driver work with it."""
     image = preflight.image
     bound = any(mount.kind == "library" for mount in preflight.plan.mounts)
     if bound and image.facts.libc_family == "musl" and image.tree.has(GCOMPAT):
@@ -47,7 +47,7 @@ def libc_linker(preflight: Preflight) -> Iterator[Finding]:
 
 
 def libc_private(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a file of the image that wants private symbols which only its old glibc defines."""
+    """Yield a file of the image that needs private symbols which only its old glibc defines."""
     bound = [mount for mount in preflight.plan.mounts if mount.rule == "libc"]
     host, image = preflight.host.driver, preflight.image.tree
     provided: dict[Optional[str], set[str]] = {}
@@ -58,7 +58,7 @@ def libc_private(preflight: Preflight) -> Iterator[Finding]:
         if defined:
             provided.setdefault(mount.arch, set()).update(defined)
     if not provided:
-        return  # its programs run on their own, or a record has no bytes of the host's
+        return  # the image's programs run without it, or a record has no bytes of the host's files
     targets = {str(mount.target) for mount in bound}
     for path in _candidates(preflight):
         ident = image.ident(path)
@@ -71,7 +71,6 @@ def libc_private(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _candidates(preflight: Preflight) -> list[str]:
-    """Return the image's libraries and programs in the directories of its packages, each once."""
     image = preflight.image
     directories = (*image.loader.default_directories, *PROGRAMS)
     paths: dict[str, None] = {}

@@ -1,4 +1,4 @@
-"""Rules about the plan's libraries and programs in the image: which of them the loader would refuse there, and why."""
+"""Rules about the plan's libraries and programs in the image: which of them the loader refuses, and why."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WITH_FINDING = {"libcuda.so", "libnvidia-ml.so"}
 
 
 def unloadable(container: Container, plan: Plan) -> Iterator[tuple[Mount, tuple[LoadFailure, ...]]]:
-    """Yield every library and program of *plan* that cannot be loaded in *container*, with the reasons."""
+    """Yield the libraries and programs of *plan* that do not load in *container*, with the reasons."""
     for mount in plan.mounts:
         file = container.locate(mount.target) if mount.kind == "binary" else None
         is_program = file is not None and isinstance(file.tree.ident(file.tree_path), ElfIdent)  # and not a script
@@ -35,27 +35,24 @@ def unloadable(container: Container, plan: Plan) -> Iterator[tuple[Mount, tuple[
 
 
 class _Cause(NamedTuple):
-    """One reason for which files of the plan are refused."""
-
     failure: LoadFailure
-    """The first one with that reason."""
+    """The first failure with that reason."""
     mounts: tuple[Mount, ...]
     """All mounts that it keeps from loading."""
     severity: Severity
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of the files, each once."""
         return tuple(sorted({basename(mount.target) for mount in self.mounts}))
 
     @property
     def are_many(self) -> bool:
-        """Return whether the message has the number of files, not their names."""
+        """Whether the message has the number of files instead of their names."""
         return len(self.names) > 2
 
 
 def _causes(preflight: Preflight, kind: Literal["missing", "version", "stack"]) -> Iterator[_Cause]:
-    """Yield why files of the plan do not load: each cause of *kind* once for an architecture, by library and name."""
+    """Yield each cause of *kind*, once for an architecture, a library and a name."""
     causes: dict[tuple[str, str, bool], list[tuple[LoadFailure, Mount]]] = {}
     for mount, failures in unloadable(preflight.container, preflight.plan):
         for failure in failures:
@@ -91,18 +88,18 @@ def library_missing(preflight: Preflight) -> Iterator[Finding]:
             continue
         origin_case = reason.case if reason is not None else "packaged"
         cases = active_cases(("many", cause.are_many), (origin_case, reason or packages))
-        library = f"{name} for {mount.arch}" if mount.capability == "compat32" else name  # another may well be there
+        library = f"{name} for {mount.arch}" if mount.capability == "compat32" else name  # it may be there for another
         facts = {"packages": packages, "capability": reason.capability if reason is not None else None}
         uses = {
             name_facts(each).use for each in cause.names
-        }  # said if few jobs need the files, and all for one purpose
+        }  # reported if all files serve one purpose that few jobs need
         use = f"; {use}" if len(uses) == 1 and (use := uses.pop()) else ""
         raw_finding = _cause_finding("library-missing", cause, cases, use=use, library=library, **facts)
         yield soften(raw_finding, unseen_libraries(preflight))
 
 
 def library_version(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a symbol version that the library in the container does not define."""
+    """Yield a symbol version that the container's library does not define."""
     for cause in _causes(preflight, "version"):
         cases = active_cases(("many", cause.are_many))
         raw_finding = _cause_finding("library-version", cause, cases, provider=cause.failure.provider or "")
@@ -110,7 +107,7 @@ def library_version(preflight: Preflight) -> Iterator[Finding]:
 
 
 def executable_stack(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a library of the plan that dlopen refuses, since glibc 2.41, for the executable stack that it asks for."""
+    """Yield a library of the plan that requires an executable stack, which dlopen refuses since glibc 2.41."""
     if preflight.has_program and preflight.chain.stop is None and preflight.chain.file is not None:
         started = preflight.container.load(preflight.chain.file.path).files
         if any(file.elf is not None and file.elf.executable_stack for file in started):
@@ -120,7 +117,7 @@ def executable_stack(preflight: Preflight) -> Iterator[Finding]:
 
 
 def library_unreadable(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a library of the plan that is damaged, is something else, or may not be read."""
+    """Yield a library of the plan that is damaged, is another kind of file, or is unreadable."""
     broken: dict[Optional[str], tuple[Mount, str]] = {}
     tree = preflight.host.driver
     for mount in preflight.plan.mounts:
@@ -140,7 +137,7 @@ def library_unreadable(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _why_not_mapped(tree: Tree, mount: Mount) -> Optional[str]:
-    """Return why dlopen would refuse the library *mount*, by its own file; None if it would not, or nothing is known.
+    """Return why dlopen refuses the file of *mount*; None if it does not, or if that is not known.
 
     Source: glibc `elf/dl-load.c`, `elf/dl-open.c`.
     """
@@ -157,7 +154,7 @@ def _why_not_mapped(tree: Tree, mount: Mount) -> Optional[str]:
 
 
 def _why_only_root(tree: Tree, mount: Mount) -> Optional[str]:
-    """Return what lets only root read the library *mount*; None if other users may, or nothing is known."""
+    """Return what lets only root read the library *mount*; None if other users may, or if that is not known."""
     path, right, verb = tree.rooted(mount.source or ""), 4, "read"
     while path is not None and path != "/":
         stat = tree.stat(path)
@@ -170,7 +167,6 @@ def _why_only_root(tree: Tree, mount: Mount) -> Optional[str]:
 
 
 def _passed_over(preflight: Preflight) -> Iterator[Finding]:
-    """Yield libraries that the plan lacks because their only file is damaged."""
     known_stems = {library_stem(basename(mount.target)) for mount in preflight.plan.mounts} | _WITH_FINDING
     for decision in preflight.plan.decisions:
         name, stem = decision.subject, library_stem(decision.subject)
@@ -181,10 +177,10 @@ def _passed_over(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _severity(preflight: Preflight, mount: Mount, table: NameTable) -> Severity:
-    """Return an error for CUDA and capabilities that were requested by name; a note for those by default."""
+    """An error for CUDA and for capabilities requested by name; a warning or a note for default ones."""
     name = basename(mount.target)
     capability = mount.capability
-    if capability in (None, "compat32"):  # which a 32-bit library has in addition to another
+    if capability in (None, "compat32"):  # a 32-bit library has another capability besides
         capability = capability_of(table.section(name, mount.target), driver_version_of(name))
     request = preflight.plan.request
     by_name = request.caps_named and capability in request.capabilities

@@ -1,6 +1,6 @@
-"""The variables by which ROCm takes a GPU for another one, or makes other code of it.
+"""The variables with which ROCm treats a GPU as another one, or generates other code for it.
 
-Source: ROCR-Runtime `libhsakmt/src/topology.c`: a node's own variable comes before that of all; nodes are counted
+Source: ROCR-Runtime `libhsakmt/src/topology.c`: the variable of one node precedes that of all; nodes are counted
 without those whose render device cannot be opened; the runtime does not start with a value that is not a version.
 """
 
@@ -19,7 +19,7 @@ from gpubind.rules.preflight import Preflight, variable_of
 
 
 class Override(NamedTuple):
-    """A variable that makes ROCm take a GPU for another one."""
+    """A variable with which ROCm treats a GPU as another one."""
 
     variable: str
     value: str
@@ -31,7 +31,7 @@ class Override(NamedTuple):
 
 
 def hsa_override(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a variable that ROCm refuses, or that makes it load code of another generation of processors."""
+    """Yield a variable that ROCm refuses, or with which it loads code for another generation of GPUs."""
     gpus = [gpu for gpu in preflight.plan.gpus if gpu.vendor == "amd" and gpu.chosen and gpu.index is not None]
     wrong: dict[Override, list[GpuArch]] = {}
     for gpu_arch in architectures(preflight.host, gpus):
@@ -55,7 +55,7 @@ def hsa_override(preflight: Preflight) -> Iterator[Finding]:
 
 
 def as_rocm_sees(preflight: Preflight, gpus: Iterable[GpuArch]) -> Iterator[GpuArch]:
-    """Yield *gpus* with the architectures for which ROCm in the container takes code."""
+    """Yield *gpus* with the architectures for which ROCm in the container loads code."""
     xnack = {"0": ":xnack-", "1": ":xnack+"}.get(variable_of(preflight, XNACK) or "", "")
     for gpu_arch in gpus:
         if gpu_arch.gpu.vendor != "amd" or not gpu_arch.arch:
@@ -66,13 +66,13 @@ def as_rocm_sees(preflight: Preflight, gpus: Iterable[GpuArch]) -> Iterator[GpuA
 
 
 def override_of(preflight: Preflight, gpu: Gpu) -> Optional[Override]:
-    """Return the variable of the container that is about *gpu*; None if there is none."""
+    """Return the variable of the container that applies to *gpu*; None if none does."""
     values = ((name, variable_of(preflight, name)) for name in (own_variable(preflight, gpu), OVERRIDE) if name)
     return next((Override(name, value) for name, value in values if value is not None), None)
 
 
 def own_variable(preflight: Preflight, gpu: Gpu) -> Optional[str]:
-    """Return the name of the variable for *gpu* and no other; None if there is none."""
+    """Return the name of the variable for only this *gpu*; None if there is none."""
     numbers = [
         number for number in read_render_minors(preflight.host) if number is None or _opens(preflight.plan, number)
     ]
@@ -81,5 +81,4 @@ def own_variable(preflight: Preflight, gpu: Gpu) -> Optional[str]:
 
 
 def _opens(plan: Plan, number: int) -> bool:
-    """Return whether a process in the container can open the render node with this *number*."""
     return not plan.isolated or any(node.target == f"/dev/dri/renderD{number}" for node in plan.devices)

@@ -1,4 +1,4 @@
-"""SynapseAI in an image, the software for Gaudi accelerators, and the host's kernel driver: equal releases are tested.
+"""SynapseAI (the software for Gaudi) in an image, and the host's kernel driver: only equal releases are tested.
 
 Sources: Gaudi documentation, "Support Matrix"; optimum-habana `optimum/habana/utils.py` (check_synapse_version);
 https://github.com/opea-project/GenAIExamples/issues/366 and https://github.com/containers/ai-lab-recipes/pull/587:
@@ -15,17 +15,17 @@ from gpubind.model import Finding, finding
 from gpubind.rules.preflight import Preflight
 
 VERSION = "/sys/module/habanalabs/version"
-"""Of Habana's own driver; that of the Linux kernel has none."""
+"""The release of Habana's own driver; the Linux kernel's driver has no such file."""
 
 
 def synapse_mismatch(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a SynapseAI in the image of another release than the host's habanalabs; a note if one is not known."""
+    """Yield a SynapseAI whose release differs from that of the host's habanalabs; a note if a release is unknown."""
     image, mounts = preflight.image, preflight.own_mounts
     binds = () if mounts is None else mounts.binds
     if not any(gpu.is_gaudi and gpu.chosen for gpu in preflight.plan.gpus):
         return
     if any(f"{HOME}/".startswith(f"{bind.target}/") for bind in binds):
-        return  # the libraries are not the image's
+        return  # the libraries are the user's
     synapse = read_synapse(image.tree, package_directories(image.tree, image.facts.env.get("PATH", "")))
     if synapse is None:
         return

@@ -1,8 +1,8 @@
-"""The driver for video in an image: whether it knows Intel's GPU, and the kernel driver that has it.
+"""The driver for video in an image: whether it knows Intel's GPU and the GPU's kernel driver.
 
-libva loads the driver that LIBVA_DRIVER_NAME names; else iHD, and for a GPU of i915 then i965, from the directories of
-LIBVA_DRIVERS_PATH, or from that with which it was built. A driver that does not know the GPU fails, and libva tries the
-next one. Source: intel/libva `va/va.c`, `va/drm/va_drm_utils.c`.
+libva loads the driver that LIBVA_DRIVER_NAME names, else iHD, and for a GPU of i915 then i965. It searches the
+directories of LIBVA_DRIVERS_PATH, else the one set when it was built. A driver that does not know the GPU fails, and
+libva tries the next one. Source: intel/libva `va/va.c`, `va/drm/va_drm_utils.c`.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from gpubind.rules.preflight import Preflight, variable_of
 
 NAME, PATH = VIDEO_VARIABLES
 JELLYFIN = "/usr/lib/jellyfin-ffmpeg/lib"
-"""The directory of the libva that Jellyfin's FFmpeg brings along; its driver is below."""
+"""The directory of the libva in Jellyfin's FFmpeg. Its driver is in a subdirectory."""
 _LIBVA = "libva-drm.so.2"
 ONEVPL, MEDIA_SDK = "libmfx-gen.so.1.2", "libmfxhw64.so.1"
 _OLDEST_OF_ONEVPL = "tgllp"
-"""The first platform that oneVPL's own runtime serves. Its table has the device IDs of older ones, too."""
+"""The oldest platform that oneVPL's runtime serves, though its table has the device IDs of older ones."""
 Case = Literal["old", "unheard", "i965", "xe", "libva", "broken", "variables", "none"]
 UNREAD = ("forbidden", "unreadable")
-"""Why gpubind could not read a file that the loader may read."""
+"""Reasons why gpubind could not read a file that the loader may read."""
 
 
 def intel_video_unknown(preflight: Preflight) -> Iterator[Finding]:
-    """Yield the GPUs of Intel's that no driver of VA-API in the image knows, and those that none of oneVPL's does.
+    """Yield Intel's GPUs that no VA-API driver in the image knows, and those that no runtime of oneVPL knows.
 
-    Only what is certain: a driver whose devices cannot be read may know every GPU.
+    A driver whose devices cannot be read may know every GPU: nothing is reported.
     """
     chosen = [gpu for gpu in preflight.plan.gpus if gpu.chosen and gpu.index is not None]
     gpus = [gpu for gpu in chosen if is_gpu(gpu)]
@@ -55,7 +55,7 @@ def intel_video_unknown(preflight: Preflight) -> Iterator[Finding]:
         is_all = len(chosen) == len([case for case in cases.values() if case is not None])
         for case in dict.fromkeys(case for case in cases.values() if case is not None):
             if case in ("variables", "none") and len(chosen) > len(gpus):
-                continue  # the GPU of another vendor may be meant
+                continue  # the other vendor's GPU may be the one for video
             yield _of_vaapi(preflight, drivers, [gpu for gpu in gpus if cases[gpu] == case], case, is_all=is_all)
     yield from _of_onevpl(preflight, gpus)
 
@@ -77,7 +77,6 @@ def _of_vaapi(preflight: Preflight, drivers: _Drivers, gpus: list[Gpu], case: Ca
 
 
 def _of_onevpl(preflight: Preflight, gpus: list[Gpu]) -> Iterator[Finding]:
-    """Yield the GPUs that the image's runtimes of oneVPL and of the Media SDK do not know, if it has one."""
     tree, host = preflight.container.tree, preflight.host
     known_devices: set[str] = set()
     paths = [(path, name) for name in (ONEVPL, MEDIA_SDK) if gpus for path in _copies(preflight, name)]
@@ -94,13 +93,11 @@ def _of_onevpl(preflight: Preflight, gpus: list[Gpu]) -> Iterator[Finding]:
 
 
 def _is_for_video(preflight: Preflight) -> bool:
-    """Return whether the caller named video, and not compute."""
     request = preflight.plan.request
     return request.is_without_compute and "video" in request.capabilities
 
 
 def _copies(preflight: Preflight, name: str) -> Iterator[str]:
-    """Yield the paths of the copies of library *name* in the container: the loader's, and that of Jellyfin's FFmpeg."""
     located = preflight.container.find(name)
     if located is not None:
         yield located.path
@@ -109,37 +106,32 @@ def _copies(preflight: Preflight, name: str) -> Iterator[str]:
 
 
 class _Drivers:
-    """The drivers of VA-API that libva may load in a container."""
-
     def __init__(self, preflight: Preflight) -> None:
         self._preflight, self._tree = preflight, preflight.container.tree
         self.variables = {name: value for name in VIDEO_VARIABLES if (value := variable_of(preflight, name))}
-        """Those of libva that are set in the container."""
+        """The variables of libva that the container sets."""
         chosen, directories = (self.variables.get(name, "") for name in (NAME, PATH))
         installed = [f"{directory}/dri" for directory in (*preflight.image.loader.directories, JELLYFIN)]
         places = [directory for directory in directories.split(":") if directory] or installed
         names = () if chosen in OTHERS else (chosen,) if chosen else (IHD, I965)
-        is_known = all(place.startswith("/") for place in places)  # else it depends on the program's directory
+        is_known = all(place.startswith("/") for place in places)  # else they depend on the program's working directory
         search = self._search(names, places) if is_known else None
         driver_names = search or {}
         self.broken = {path: failure for path in driver_names for failure in self._refused(path)}
-        """The files that the loader refuses, and why."""
+        """The files that the loader refuses, with the failure."""
         self._names = {path: name for path, name in driver_names.items() if path not in self.broken}
         self.paths = tuple(self._names)
         is_empty = search is not None and not driver_names
         self.hidden = tuple(self._search((IHD, I965), installed) or ()) if is_empty and self.variables else ()
-        """Those of Intel's that the variables of libva keep it from."""
+        """Intel's drivers that libva does not find because of its variables."""
         is_missed = is_empty and not self.hidden and _is_for_video(preflight) and any(_copies(preflight, _LIBVA))
         self.searched = tuple(places) if is_missed else ()
-        """The directories without a driver, where the caller wants video, and libva is there."""
+        """The directories without a driver, if the user requested video and the image has libva."""
         self._on_xe = addresses(preflight.host, ("xe",))
         self._devices = {path: self._devices_of(path) for path, name in self._names.items() if name != I965}
 
     def _search(self, names: Iterable[str], directories: Iterable[str]) -> Optional[dict[str, str]]:
-        """Return the drivers of *names* in *directories*, of each file the first path, with their names.
-
-        None, if one of the files could not be inspected.
-        """
+        """Return each driver's first path in *directories*, with its name; None if a file is unreadable."""
         drivers: dict[str, tuple[str, str]] = {}
         for name in names:
             for directory in directories:
@@ -154,13 +146,13 @@ class _Drivers:
         return dict(drivers.values())
 
     def _refused(self, path: str) -> Iterator[LoadFailure]:
-        """Yield why the loader certainly does not load the file at *path*, whatever else it needs."""
+        """Yield why the loader certainly refuses the file at *path* itself, whatever it is linked with."""
         for failure in self._preflight.container.failures(path)[:1]:
             if failure.name == path and failure.why not in UNREAD:
                 yield failure
 
     def case(self, gpu: Gpu) -> Optional[Case]:
-        """Return why none of the drivers serves *gpu*; None if one does, or may."""
+        """Return why none of the drivers serves *gpu*; None if one does or may."""
         if not self._names:
             return "broken" if self.broken else "variables" if self.hidden else "none" if self.searched else None
         device = device_id(self._preflight.host, gpu.pci or "")
@@ -181,13 +173,12 @@ class _Drivers:
 
     @property
     def release(self) -> str:
-        """Return the release of iHD, for people."""
         path = next(iter(self._devices), None)
         return (path and parse_release(self._constants(path))) or "of an unknown release"
 
     @property
     def libva(self) -> tuple[str, ...]:
-        """Return the image's copies of libva for nodes, if none of them may know the kernel driver xe; else nothing."""
+        """Return the paths of the image's libva if no copy knows the kernel driver xe; else nothing."""
         paths = tuple(_copies(self._preflight, _LIBVA))
         facts = [self._tree.fact(path, CONSTANTS) for path in paths]
         is_unknown = all(not isinstance(constants, Missing) and not maps_xe(constants) for constants in facts)
