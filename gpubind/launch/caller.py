@@ -1,4 +1,4 @@
-"""Read the facts on which the arguments of a runtime depend, of its caller and of this machine: `read_start_facts`."""
+"""Read the facts about the caller and this machine that determine the arguments of a runtime: `read_start_facts`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gpubind.runtimes.runtime import CallerFacts, Runtime, RuntimeFacts, Start, 
 
 _NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 TEXT_LIMIT = 1 << 20
-"""Bytes of an environment file, or of a runtime's configuration, that are read."""
+"""The most bytes of an environment file, or of a runtime's configuration, that are read."""
 
 
 def read_start_facts(
@@ -38,8 +38,8 @@ def read_start_facts(
 ) -> Start:
     """Return a start by *runtime* on *host*, with the facts of this machine.
 
-    *program* is the path of its program; None if it must not be run. *arguments* are the user's options for it,
-    *global_options* those before its subcommand. *environ* is the caller's. *allow_writable*: as of `UserOptions`.
+    *program* is the path of the runtime's program; None if it must not be run. *arguments* are the user's options for
+    it, *global_options* those before its subcommand. *environ* is the caller's. *allow_writable*: as in `UserOptions`.
     Errors: `UsageError` (code `incomplete-argument`), `HostReadError` for a file that cannot be read.
     """
     version, site = None, None
@@ -79,7 +79,6 @@ def read_start_facts(
 
 
 def _site(runtime: Runtime) -> Optional[Mapping[str, tuple[str, ...]]]:
-    """Return the settings of the site for *runtime*; None if it has none."""
     if runtime.site_config_path is None or not exists(runtime.site_config_path):
         return None
     return runtime.parse_site(_text(read_file(runtime.site_config_path, TEXT_LIMIT)))
@@ -88,7 +87,7 @@ def _site(runtime: Runtime) -> Optional[Mapping[str, tuple[str, ...]]]:
 def find_remote_daemon(
     runtime: Runtime, environ: Mapping[str, str], global_options: Mapping[str, str] = _NO_OPTIONS
 ) -> Optional[str]:
-    """Return what sends *runtime* to another machine's daemon; None if nothing does.
+    """Return the setting that selects another machine's daemon for *runtime*, or None.
 
     *global_options*: as for `read_start_facts`.
     """
@@ -96,7 +95,7 @@ def find_remote_daemon(
 
 
 def texts_of(runtime: Runtime, environ: Mapping[str, str], host: Host) -> Mapping[str, str]:
-    """Return the texts of the files of this machine that a start by *runtime* depends on, by path, in their order."""
+    """Return the texts of the files on this machine that affect a start by *runtime*, by path, in the order read."""
     tree = host.local
     paths = () if tree is None else (path for pattern in runtime.texts(environ) for path in glob(tree, pattern))
     return {path: text for path in paths if (text := _text_if_there(path)) is not None}
@@ -112,7 +111,7 @@ def _text_if_there(path: str) -> Optional[str]:
 
 
 def writable_files(plan: Plan) -> frozenset[str]:
-    """Return the files of this host in *plan* that this process may write. Sockets are to be written to."""
+    """Return the sources of *plan* that this process may write. A socket is excluded: its users must write to it."""
     sources = (mount.source for mount in plan.mounts if mount.source is not None and mount.kind != "socket")
     return frozenset(source for source in sources if has_access(source, os.W_OK))
 
@@ -120,9 +119,8 @@ def writable_files(plan: Plan) -> frozenset[str]:
 def _read_env_files(
     runtime: Runtime, paths: Iterable[str], environ: Mapping[str, str]
 ) -> tuple[dict[str, Optional[str]], bool]:
-    """Return the variables of the user's environment files, and whether one of them was not read.
-
-    A pipe, such as a shell's `<(...)`, is left to the runtime: only one process can read it.
+    """Return the variables, and whether a file was not read: only one process, the runtime, can read a pipe such as
+    `<(...)`.
     """
     values: dict[str, Optional[str]] = {}
     unread = False
@@ -136,7 +134,7 @@ def _read_env_files(
 
 
 def _require_complete_options(line: ParsedCommandLine) -> None:
-    """Errors: `UsageError` for a --backend-arg with which the program would misread the arguments after it."""
+    """Errors: `UsageError` for a --backend-arg that would make the program misread the arguments after it."""
     if line.error is not None:
         problem = f"`{line.argv[line.error.position]}` of --backend-arg lacks its value"
         hint = "give the value in the same argument, --backend-arg=--bind=/a:/b, or in one more --backend-arg after it"
@@ -152,7 +150,7 @@ def _text(data: bytes) -> str:
 
 
 def _home() -> Optional[str]:
-    """Return the caller's home by the user database: Apptainer asks there, not in HOME."""
+    """Return the home directory in the user database, or None. Apptainer reads it there, not in HOME."""
     try:
         return system.user(system.real_user()).pw_dir
     except KeyError:
@@ -160,7 +158,7 @@ def _home() -> Optional[str]:
 
 
 def _working_directory(environ: Mapping[str, str]) -> Optional[str]:
-    """Return the working directory, by the name that PWD has for it; None if that directory was removed.
+    """Return the working directory, spelled as in PWD; None if it was removed.
 
     PWD may be stale: Slurm does not change it for a job that starts in another directory.
     """

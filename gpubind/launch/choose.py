@@ -1,4 +1,4 @@
-"""Read the words of a start, and choose its runtime: `parse_start`."""
+"""Parse the arguments of a start, and choose its runtime: `parse_start`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from gpubind.runtimes.runtime import Runtime
 
 
 class StartArguments(NamedTuple):
-    """The words of a start, as its runtime reads them."""
+    """The arguments of a start, as its runtime parses them."""
 
     runtime: Runtime
     options: tuple[str, ...]
-    """The runtime's own, before IMAGE."""
+    """The runtime's options, before IMAGE."""
     image: ImageReference
     argv: tuple[str, ...]
     """The command in the container, and its arguments."""
@@ -32,10 +32,10 @@ class StartArguments(NamedTuple):
 def parse_start(
     action: Action, args: tuple[str, ...], backend: str, environ: Mapping[str, str], *, elsewhere: bool = False
 ) -> StartArguments:
-    """Return *args*, `[RUNTIME_OPTIONS...] IMAGE [--] [CMD...]`, as the runtime called *backend* reads them.
+    """Return *args*, `[RUNTIME_OPTIONS...] IMAGE [--] [CMD...]`, parsed by the rules of the runtime *backend*.
 
-    `auto` is the first runtime that starts IMAGE. *elsewhere*: the start is planned for another machine.
-    Errors: `UsageError`, `RuntimeLimitError` (code `no-runtime`), `HostReadError` (code `no-image`).
+    `auto` selects the first runtime that starts IMAGE. *elsewhere*: the start is planned for another machine. Errors:
+    `UsageError`, `RuntimeLimitError` (code `no-runtime`), `HostReadError` (code `no-image`).
     """
     chosen = None
     if backend == "auto":
@@ -72,19 +72,19 @@ class ChosenRuntime(NamedTuple):
 
     runtime: Runtime
     image: ImageReference
-    """As the runtime reads it."""
+    """The image, as the runtime parses its name."""
     why: str
     image_arg: str = ""
-    """The image, as the user gives it."""
+    """The image, as the user named it."""
 
 
 def choose_runtime(image_arg: str, environ: Mapping[str, str], *, elsewhere: bool = False) -> ChosenRuntime:
-    """Return the first runtime whose program is in PATH and that starts the image called *image_arg*.
+    """Return the first runtime in PATH that starts the image *image_arg*.
 
-    *elsewhere*, on another machine, it is the first of the table where none is in PATH. `podman:NAME` and `docker:NAME`
-    are in those programs' own stores. Any other name that is nothing here may be a mistake: if no program with a store
-    is in PATH, another one reports it.
-    Errors: `RuntimeLimitError` (code `no-runtime`), `HostReadError` (code `no-image`).
+    *elsewhere*: for another machine; if no such runtime is in PATH, return the first of the table. `podman:NAME` and
+    `docker:NAME` name images in the stores of those programs. Any other name that does not exist may be a mistake: if
+    no program with a store is in PATH, another runtime reports it. Errors: `RuntimeLimitError` (code `no-runtime`),
+    `HostReadError` (code `no-image`).
     """
     image = parse_reference(image_arg)
     form = image.form
@@ -104,7 +104,7 @@ def choose_runtime(image_arg: str, environ: Mapping[str, str], *, elsewhere: boo
     if image.form is None and runtime.store is not None and not any(form in runtime.image_forms for form in FILE_FORMS):
         from gpubind.image.open import suggest_path
 
-        # Its store would look for an image that is called so, and blame the network.
+        # Its store would look for an image of this name, and report a network error.
         why = f"{why_absent(image_arg)}, and {runtime.name} starts no files"
         hint = (
             suggest_path(image_arg) or f"look at the path; an image of {runtime.name}'s store has a name without a path"
@@ -118,10 +118,9 @@ def choose_runtime(image_arg: str, environ: Mapping[str, str], *, elsewhere: boo
 def _choose_from_args(
     action: Action, args: tuple[str, ...], environ: Mapping[str, str], *, elsewhere: bool = False
 ) -> ChosenRuntime:
-    """Return the runtime for *args*.
+    """Return the first runtime that has the options before IMAGE and that starts IMAGE.
 
-    The runtime's options before IMAGE decide where IMAGE is, and IMAGE decides the runtime: the first one that reads
-    these options, and is the one for the image after them.
+    The options of a runtime determine which argument is IMAGE, and IMAGE determines the runtime.
     """
     if not args[0].startswith("-"):
         return choose_runtime(args[0], environ, elsewhere=elsewhere)
@@ -151,9 +150,9 @@ def _choose_from_args(
 
 
 def _split_options(runtime: Runtime, action: Action, args: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the options of *runtime* before IMAGE in *args*, and IMAGE with what follows. Errors: `UsageError`.
+    """Return the options of *runtime* in *args*, and the arguments from IMAGE on. Errors: `UsageError`.
 
-    A word that begins with `-` is IMAGE only if it is an existing path, and not an option.
+    An argument that begins with `-` is IMAGE only if its path exists and it is not an option.
     """
     if not args[0].startswith("-"):
         return (), args
@@ -168,7 +167,7 @@ def _split_options(runtime: Runtime, action: Action, args: tuple[str, ...]) -> t
 
 
 def _runtimes_for(form: Optional[ImageForm]) -> Iterator[str]:
-    """Yield the names of the runtimes that start images of *form*, in the table's order; None: any but a bundle."""
+    """Yield the runtimes that start images of *form*, in the order of the table; None: all but those of bundles."""
     for name in RUNTIMES:
         if ("bundle" not in RUNTIMES[name].image_forms) if form is None else form in RUNTIMES[name].image_forms:
             yield name

@@ -1,4 +1,4 @@
-"""Find a program in PATH, ask its version, replace this process by it."""
+"""Find a program in PATH, query its version, replace this process by it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ VERSION_ERROR = "a program cannot be asked for its version"
 
 
 def find_program(name: str, environ: Mapping[str, str]) -> Optional[str]:
-    """Return the absolute path of program *name*, by PATH; None if there is none.
+    """Return the absolute path of the program *name* in PATH, or None.
 
-    Relative PATH entries are ignored, and, for root, programs that other users could change.
+    Relative PATH entries are ignored; for root, so are programs that other users could change.
     """
     from gpubind.machine.trust import is_trusted_path
 
@@ -31,21 +31,21 @@ def find_program(name: str, environ: Mapping[str, str]) -> Optional[str]:
 
 
 def this_program() -> tuple[str, ...]:
-    """Return the arguments that start this gpubind: by its path, as another host or `sudo` has another PATH."""
+    """Return the arguments that start this gpubind by its path: another host and `sudo` have another PATH."""
     program = sys.argv[0]
     is_module = os.path.basename(program) in ("__main__.py", "-c", "-m")
     return this_package() if is_module else (system.absolute(program),)
 
 
 def this_package() -> tuple[str, ...]:
-    """Return the arguments that start this package by its path: `-m` would look in the working directory first."""
+    """Return the arguments that start this package by its path: `-m` would search the working directory first."""
     archive: Optional[str] = getattr(sys.modules[__name__].__loader__, "archive", None)
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return sys.executable, archive or os.path.join(package, "__main__.py")
 
 
 def need_program(name: str, environ: Mapping[str, str]) -> str:
-    """As `find_program`. Errors: `RuntimeLimitError` (code `no-runtime`) if there is none."""
+    """Return the path of the program *name*. Errors: `RuntimeLimitError` (code `no-runtime`) if PATH has none."""
     path = find_program(name, environ)
     if path is None:
         ignored = next(programs_in_path(name, environ), None)
@@ -60,9 +60,9 @@ def need_program(name: str, environ: Mapping[str, str]) -> str:
 
 
 def programs_in_path(name: str, environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the programs *name* in the absolute directories of PATH, in their order.
+    """Yield the programs *name* in the absolute directories of PATH, in order.
 
-    A file that cannot be inspected is skipped, as by a shell. Errors: `UnseenError` if no other file has that name.
+    A file that cannot be inspected is skipped, as shells do. Errors: `UnseenError` if no other file has that name.
     """
     from gpubind.machine.answers import has_access, is_file
 
@@ -82,7 +82,9 @@ def programs_in_path(name: str, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def probe_version(program: str) -> str:
-    """Return the output of `PROGRAM --version`; empty if it fails. An ELF file is run once until it changes."""
+    """Return the output of `PROGRAM --version`; empty if it fails. The output of an ELF file is cached until it
+    changes.
+    """
     from gpubind.memo.versions import version_of
 
     return version_of(program, _probe)
@@ -104,10 +106,10 @@ def _probe(program: str) -> str:
 def run_in_foreground(
     argv: Sequence[str], environ: Mapping[str, str], *, keeps_output: bool, is_silent: bool = False
 ) -> tuple[int, bytes]:
-    """Run *argv* to its end in the caller's terminal; return its exit status and its standard output.
+    """Run *argv* in the caller's terminal; return its exit status and its standard output.
 
-    Standard output goes to standard error unless *keeps_output*. *is_silent*: its messages are dropped.
-    Errors: `StartError` (code `not-started`).
+    Without *keeps_output*, standard output goes to standard error. *is_silent*: standard error is discarded. Errors:
+    `StartError` (code `not-started`).
     """
     import subprocess
 
@@ -129,7 +131,7 @@ def callers_environ() -> Mapping[str, str]:
 
 
 def execute(argv: Sequence[str], environ: Mapping[str, str], program: Optional[str] = None) -> NoReturn:
-    """Replace this process by *argv*. *program* is its path, if the first word is not.
+    """Replace this process by *argv*, with the program at the path *program*, or else the first argument.
 
     Errors: `StartError` (code `not-started`).
     """
@@ -144,14 +146,14 @@ def execute(argv: Sequence[str], environ: Mapping[str, str], program: Optional[s
         except OSError as error:
             if error.errno != errno.ENOEXEC:
                 raise
-            take_over("/bin/sh", ("sh", path, *argv[1:]), environ)  # a script that does not say whose: as a shell does
+            take_over("/bin/sh", ("sh", path, *argv[1:]), environ)  # a script without `#!`: as shells do
     except OSError as error:
         why = error.strerror or str(error)
         raise StartError("not-started", f"`{argv[0]}` cannot be started", where=path, why=why) from error
 
 
 def execute_line(argv: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
-    """Replace this process by a command line of the user's, which is found as by a shell.
+    """Replace this process by the user's command line *argv*, whose program is found as by a shell.
 
     Errors: `CommandError` (`no-such-command`, `not-executable`), `StartError`.
     """

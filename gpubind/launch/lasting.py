@@ -1,8 +1,8 @@
 """Containers that are started more than once: `use_cdi_devices` gives them a CDI device instead of paths.
 
-The paths of a plan have the driver's version in them, and a container keeps the paths with which it was created: after
-an update of the driver it does not start. docker and podman keep the name of a CDI device, and read its spec at each
-start. Decision 0018 has what was tried.
+The paths of a plan contain the driver's version, and a container keeps the paths from its creation: after an update of
+the driver it does not start. docker and podman store the name of a CDI device, and read its spec at each start.
+Decision 0018 lists the experiments.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from gpubind.rules.preflight import Preflight
 
 _OPENCL = "libOpenCL.so.1"
-"""The loader of OpenCL: it belongs to no vendor, and specs lack it. CUDA does without it."""
+"""The loader of OpenCL. It belongs to no vendor, CDI specs lack it, and CUDA does not need it."""
 
 
 def restart_severity(start: Start, container: Literal["removed", "kept", "created"]) -> Optional[Severity]:
-    """Return how serious it is if the container of *start* does not start again; None if it is started once.
+    """Return how serious it is if the container of *start* cannot start again; None if it is started only once.
 
-    *container*: as of `StartRequest`. One that was started in front is seldom started again, but a development
-    container is. One that was created is started later, also if it is removed at its end.
+    *container*: as in `StartRequest`. A container started in the foreground is seldom started again, but a development
+    container is. A created one is started later, even if it is removed at its end.
     """
     options = start.user.options
     restarts = (options.last("restart") or "no") != "no"
@@ -40,10 +40,10 @@ def restart_severity(start: Start, container: Literal["removed", "kept", "create
 def use_cdi_devices(
     request: StartRequest, target: StartTarget, prepared: PreparedStart, *, has_nodes: bool = False
 ) -> PreparedStart:
-    """Return *prepared* with CDI devices in place of the plan's paths, where the container is started again and they
-    give the same GPUs. A message has the reason if they do not.
+    """Return *prepared* with CDI devices in place of the plan's paths, if the container starts again and they give the
+    same GPUs.
 
-    *has_nodes*: whether the user's own options bring nodes.
+    Otherwise a notice reports the reason. *has_nodes*: whether the user's options provide device nodes.
     """
     start, plan = prepared.start, prepared.plan
     if start.restarts is None or not plan.mounts:
@@ -59,7 +59,7 @@ def use_cdi_devices(
 
 
 def _devices(prepared: PreparedStart) -> Union[tuple[str, ...], str]:
-    """Return the CDI devices with which the engine gives the GPUs of the plan at each start; or why there are none."""
+    """Return the CDI devices that give the GPUs of the plan at each start, or the reason why there are none."""
     from gpubind.formats.driver.cdi import KINDS
     from gpubind.rules.preflight import Preflight
 
@@ -82,7 +82,6 @@ def _devices(prepared: PreparedStart) -> Union[tuple[str, ...], str]:
 
 
 def _directories(preflight: Preflight, runtime: Runtime) -> tuple[str, ...]:
-    """Return where *runtime* looks for CDI specs; nothing where it reads none."""
     from gpubind.image.engine import cdi_directories_of_daemon
     from gpubind.rules.host.engines import cdi_directories
 
@@ -92,7 +91,7 @@ def _directories(preflight: Preflight, runtime: Runtime) -> tuple[str, ...]:
 
 
 def _names(registry: Registry, plan: Plan, vendor: Vendor) -> tuple[str, ...]:
-    """Return the devices of *registry* that have exactly the plan's GPUs; `all` where the line chooses none."""
+    """Return the devices of *registry* with exactly the chosen GPUs of the plan: `all` if the plan chooses all."""
     from gpubind.formats.driver.cdi import KINDS
     from gpubind.inventory.cdi.specs import GPU_NODES
 
@@ -110,9 +109,9 @@ def _names(registry: Registry, plan: Plan, vendor: Vendor) -> tuple[str, ...]:
     }
     names = []
     for gpu in (gpu for gpu in gpus if gpu.chosen):
-        its_own = (str(node.source) for node in plan.devices if node.gpu == gpu.index and node.vendor == vendor)
-        gpu_nodes = {source for source in its_own if pattern.fullmatch(source)}
-        name = next((name for name, its in nodes.items() if gpu_nodes and its == gpu_nodes), None)
+        sources = (str(node.source) for node in plan.devices if node.gpu == gpu.index and node.vendor == vendor)
+        gpu_nodes = {source for source in sources if pattern.fullmatch(source)}
+        name = next((name for name, device_nodes in nodes.items() if gpu_nodes and device_nodes == gpu_nodes), None)
         if name is None:
             return ()
         names.append(name)
@@ -120,7 +119,7 @@ def _names(registry: Registry, plan: Plan, vendor: Vendor) -> tuple[str, ...]:
 
 
 def _is_fit(loaded: LoadedSpec, preflight: Preflight, engine: str) -> bool:
-    """Return whether a device of *loaded* starts now, and brings what the plan requires. The engine runs its hooks."""
+    """Return whether devices of *loaded* start now and provide what the plan requires. The engine runs their hooks."""
     from gpubind.formats.driver.cdi import VERSIONS
     from gpubind.inventory.cdi.specs import missing_paths, stale_findings
 

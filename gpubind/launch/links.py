@@ -1,7 +1,7 @@
-"""Write a directory of links, which is complete or stays as it was: `put_links`.
+"""Write a directory of links, which is complete or unchanged: `put_links`.
 
-The directory is itself a link to a hidden one in the same place, whose name has a hash of all its links: so it is
-replaced by a rename, and a change by others is recognised.
+The directory is itself a link to a hidden sibling, whose name contains a hash of all its links. So a rename replaces it
+atomically, and a change by another program is recognised.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from gpubind.model import HostPath
 from gpubind.model.digest import sha256_hex
 
 _LENGTH = 16
-"""Digits of the hash in a name."""
+"""Hexadecimal digits of the hash in a name."""
 
 
 def put_links(links: Mapping[str, HostPath], directory: str) -> bool:
-    """Make *directory* have these *links*, and nothing else. Return whether anything changed.
+    """Make *directory* contain exactly *links*, by their relative paths. Return whether anything changed.
 
-    Errors: `OutputError` (code `other-directory`) if something else is there; (code `unwritable-file`), for root also
-    where other users could change the directory.
+    Errors: `OutputError` (code `other-directory`) if gpubind did not make what is there; (code `unwritable-file`), for
+    root also if other users could change the directory.
     """
     mark_uncacheable("a directory is written")
     parent, name = os.path.split(system.absolute(directory))
@@ -60,7 +60,7 @@ def put_links(links: Mapping[str, HostPath], directory: str) -> bool:
 
 @contextlib.contextmanager
 def _directory_lock(parent: str) -> Iterator[None]:
-    """Keep other runs from removing the directory that this one is about to use. Errors: `OSError`."""
+    """Lock *parent*: another run must not remove the directory that this one is about to use. Errors: `OSError`."""
     with system.open_directory(parent) as opened:
         with contextlib.suppress(OSError):  # some network file systems have no locks for directories
             opened.lock()
@@ -68,7 +68,7 @@ def _directory_lock(parent: str) -> Iterator[None]:
 
 
 def _resolve_directory(parent: str, name: str) -> Optional[str]:
-    """Return the directory that *name* leads to; None if there is nothing, and empty for an empty directory.
+    """Return the target of the link *name*; None if nothing is there, and empty for an empty directory.
 
     Errors: `OutputError` (code `other-directory`) for anything that `put_links` did not make.
     """
@@ -98,7 +98,7 @@ def _digest(links: Mapping[str, HostPath]) -> str:
 
 
 def _read_links(directory: str) -> Optional[dict[str, HostPath]]:
-    """Return the links in *directory* and below; None if anything else is there, or others may change it.
+    """Return the links in *directory* and its subdirectories; None if it has other files, or others may change it.
 
     Errors: `OSError`.
     """
@@ -121,7 +121,7 @@ def _read_links(directory: str) -> Optional[dict[str, HostPath]]:
 
 
 def _make(links: Mapping[str, HostPath], directory: str) -> None:
-    """Make *directory* with *links*; others see it when it is complete."""
+    """Create *directory* with *links* under a temporary name, then rename it."""
     part = f"{directory}.{system.random_name()}.part"
     try:
         system.mkdir(part, 0o755)
@@ -139,7 +139,7 @@ def _make(links: Mapping[str, HostPath], directory: str) -> None:
 
 
 def _replace_link(parent: str, name: str, target: str, *, is_empty: bool) -> None:
-    """Make *name* a link to *target*; *is_empty*: it is an empty directory, which goes first."""
+    """Make *name* a link to *target*; *is_empty*: remove the empty directory *name* first."""
     part = f"{parent}/{target}.{system.random_name()}.part"
     system.symlink(target, part)
     try:
@@ -153,7 +153,7 @@ def _replace_link(parent: str, name: str, target: str, *, is_empty: bool) -> Non
 
 
 def _remove(directory: str) -> None:
-    """Remove *directory* if it has only links: what has come into it meanwhile stays."""
+    """Remove *directory* and its links. Other files that were added meanwhile stay."""
     with contextlib.suppress(OSError):
         for name in system.listdir(directory):
             path = f"{directory}/{name}"

@@ -1,4 +1,4 @@
-"""Find the program of a command line as a shell does. This loads nothing: a line that is passed through needs it."""
+"""Find the program of a command line as a shell does. It imports nothing, as lines that are passed through load it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 def resolve_program(
     name: str, environ: Mapping[str, str], is_file: Callable[[str], bool], is_program: Callable[[str], bool]
 ) -> tuple[Optional[str], tuple[str, ...]]:
-    """Return the program that *name* stands for, by PATH, and all files of that name; None if none may be executed.
+    """Return the first executable file *name* in PATH, or None, and all files of that name.
 
-    *is_file*, *is_program*: how the machine is asked; who listens must hear it while a command runs.
+    *is_file*, *is_program*: query the machine in the way that the caller's memo can record.
     """
     places = [name] if "/" in name else [f"{part or '.'}/{name}" for part in environ.get("PATH", os.defpath).split(":")]
     files = tuple(path for path in places if is_file(path))

@@ -1,7 +1,7 @@
-"""Prepare a start: `prepare` makes the plan for it, its generated files and its arguments.
+"""Prepare a start: `prepare` plans it, writes its generated files and makes its arguments.
 
-`read_start_facts` (caller) -> `plan_start` -> `write_start_files` -> `PreparedStart`.
-A check stops before any write: `make_preflight`.
+`read_start_facts` (caller) -> `plan_start` -> `write_start_files` -> `PreparedStart`. `make_preflight`, for a check,
+writes nothing.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _WITHOUT_GPU = (
     "nouveau",
     "visible-devices-unknown",
 )
-"""Errors with which no GPU works in a container."""
+"""Codes of errors after which no GPU works in a container."""
 DEFAULT_RUNTIME = next(iter(RUNTIMES))
-"""The runtime that an unknown one resembles most often."""
+"""The runtime that most resembles an unknown one."""
 
 
 def make_start(host: Host, runtime: Runtime, arguments: tuple[str, ...], *, allow_writable: bool = False) -> Start:
@@ -50,24 +50,24 @@ def make_start(host: Host, runtime: Runtime, arguments: tuple[str, ...], *, allo
 
 
 def environ_of(host: Host) -> Mapping[str, str]:
-    """Return the environment of the task that is planned for; it is empty for another machine."""
+    """Return the environment of the task that is planned; empty for another machine."""
     if host.task is not None:
         return host.task
     return callers_environ() if host.local is not None else {}
 
 
 def layout_of(start: Start, image: Union[Image, ImageFacts, None]) -> Layout:
-    """Return the layout of a plan for *start*, which depends on whether an *image* is known."""
+    """Return the layout of a plan for *start*, with or without a known *image*."""
     return start.runtime.layout(start, is_blind=image is None)
 
 
 def host_for(host: Host, start: Start, image: Optional[Image]) -> Host:
-    """Return *host* to plan for: without the caller's variables that choose GPUs, if others choose in the container.
+    """Return *host* without the caller's variables that choose GPUs, if others choose in the container.
 
-    As with --nv: `--env CUDA_VISIBLE_DEVICES=1` of the user's, or such a line in an environment file of the image,
-    numbers all GPUs, so all of them must be there. So do the variables of each command that enters an instance. Of
-    Level Zero's, an image's own take the place of the caller's, which then say nothing of what numbers mean.
-    With --cleanenv the caller's variables stay outside.
+    As with --nv, the user's `--env CUDA_VISIBLE_DEVICES=1`, or an environment file of the image, numbers all GPUs, so
+    all of them must be there. The same holds for each command that enters an instance. An image's own Level Zero
+    variables replace the caller's, which then do not determine what numbers mean. With --cleanenv the caller's
+    variables stay outside.
     """
     facts = image.facts if image is not None else None
     image_variables = {*facts.env, *facts.undecided} if facts is not None else set[str]()
@@ -82,32 +82,31 @@ def host_for(host: Host, start: Start, image: Optional[Image]) -> Host:
 
 
 def without_gpu_variables(host: Host, names: Container[str] = GPU_VARIABLES) -> Host:
-    """Return *host* without the caller's variables *names*, which choose GPUs."""
+    """Return a copy of *host* without the caller's variables *names*."""
     copy = host.copy()
     copy.environ = {name: value for name, value in host.environ.items() if name not in names}
     return copy
 
 
 class FilePolicy(NamedTuple):
-    """Where generated files are written, and for how long."""
+    """Where generated files are written, and how long they must last."""
 
     write: bool = True
-    """False: nothing is written, and a placeholder stands for each file."""
+    """False: no file is written, and a placeholder stands for each path."""
     kept_as: Optional[str] = None
-    """The format of a document that outlives the command: it must not point to a private or temporary file."""
+    """The format of a document that outlives the command, and so may not refer to private or temporary files."""
     stage_dir: Optional[str] = None
-    """The directory for files that stay; None if the user names none."""
+    """The directory for files that stay, if the user names one."""
     environ: Optional[Mapping[str, str]] = None
-    """Names the caller's cache; None: that of the start does."""
+    """The variables that determine the caller's cache; None: those of the start."""
 
 
 def write_generated(
     contents: Mapping[ContainerPath, str], environ: Mapping[str, str], files: FilePolicy
 ) -> Mapping[ContainerPath, HostPath]:
-    """Return where the generated files with these *contents* are now.
+    """Return the paths of the generated files with these *contents*, after writing them.
 
-    Errors: `RuntimeLimitError` (code `no-stage-dir`) for a document that is kept and has no place for them,
-    `OutputError`.
+    Errors: `OutputError`; `RuntimeLimitError` (code `no-stage-dir`) for a lasting document without a directory.
     """
     if not files.write:
         return {target: HostPath(f"<generated>{target}") for target in contents}
@@ -135,11 +134,11 @@ def prepare(
     require_gpu: bool = False,
     in_line: bool = False,
 ) -> PreparedStart:
-    """Return *start* of *image* with the plan for it, its generated files, and its arguments.
+    """Return *start* of *image* with its plan, its generated files and its arguments.
 
-    *or_empty*: the plan is empty where there is nothing to bind. *in_line*: the arguments are for the user's own
-    command line, whose options are those of *start*. Errors: as `plan_host`, `write_generated`; `CheckError` (code
-    `gpu-required`); `RuntimeLimitError` for what the runtime cannot express.
+    *or_empty*: the plan is empty if there is nothing to bind. *in_line*: the arguments are for the user's own command
+    line, whose options are those of *start*. Errors: as `plan_host`, `write_generated`; `CheckError` (code
+    `gpu-required`); `RuntimeLimitError` for what the runtime does not support.
     """
     host, plan = plan_start(host, query, start, image, or_empty=or_empty)
     if require_gpu:
@@ -150,7 +149,7 @@ def prepare(
 def plan_start(
     host: Host, query: PlanQuery, start: Start, image: Optional[Image], *, or_empty: bool
 ) -> tuple[Host, Plan]:
-    """Return the host as *start* sees it, and the plan. *or_empty*: as `plan_or_empty`.
+    """Return the host as *start* sees it, and the plan. *or_empty*: as in `plan_or_empty`.
 
     Errors: as `plan_host`; `UsageError` (code `like-in-words`) for the plan of another program.
     """
@@ -164,7 +163,7 @@ def plan_start(
 
 
 def _requested(host: Host, request: Request, start: Start) -> Request:
-    """Return *request* with what the runtime's own GPU flag would do here besides, by its site and the user."""
+    """Return *request* with what the runtime's own GPU flag would add, by the settings of the site and the user."""
     paths = (RootedPath(path) for path in start.runtime.site_library_path(start))
     existing_paths = tuple(path for path in paths if host.driver.has(path))
     caps = CAPABILITIES if request.caps is None and start.runtime.wants_compat32(start) else request.caps
@@ -178,7 +177,7 @@ def prepare_with_plan(
     start = in_image(start, image)
     stage = write_start_files(plan, start, files)
     if host.local is None and start.bundle is not None:
-        start = start._replace(bundle=start.bundle._replace(is_writable=True))  # by whom, a record does not tell
+        start = start._replace(bundle=start.bundle._replace(is_writable=True))  # a record lists no writers
     arguments = (start.runtime.arguments_in_line if in_line else start.runtime.arguments)(plan, start, stage)
     if arguments is None:
         problem = "the format edits the configuration of an image, and no image is named"
@@ -187,12 +186,12 @@ def prepare_with_plan(
 
 
 def in_image(start: Start, image: Optional[Image]) -> Start:
-    """Return *start* with the files of *image*, if it is known."""
+    """Return *start* with the tree and the bundle of *image*, if it is known."""
     return start if image is None else start._replace(tree=image.tree, bundle=image.bundle)
 
 
 def write_start_files(plan: Plan, start: Start, files: FilePolicy) -> Stage:
-    """Return the generated files of the plan and of the runtime, where *files* says that they are written."""
+    """Return the paths of the generated files of the plan and of the runtime, written as *files* specifies."""
     contents = {**plan.generated, **start.runtime.generated_files(plan, start)}
     mount_points = start.runtime.mount_point_files(plan, start)
     environ = start.caller.environ if files.environ is None else files.environ
@@ -206,7 +205,7 @@ def write_start_files(plan: Plan, start: Start, files: FilePolicy) -> Stage:
 
 
 def _need_gpu(plan: Plan) -> None:
-    """Errors: `CheckError` (code `gpu-required`) where the container would have no GPU that works."""
+    """Errors: `CheckError` (code `gpu-required`) if no GPU would work in the container."""
     stops = [finding for finding in plan.findings if finding.severity == "error" and finding.code in _WITHOUT_GPU]
     is_linux = all(planned.driver.kind == "linux" for planned in plan.drivers)
     if stops or (is_linux and not any(gpu.chosen for gpu in plan.gpus)):
@@ -232,7 +231,7 @@ def make_preflight(
     expected: tuple[Expectation, ...] = (),
     looks_at_gpu_code: bool = True,
 ) -> Preflight:
-    """Return what the rules inspect of a start by *runtime* on *host*, which may lack it. Nothing is written.
+    """Return the input of the rules for a start by *runtime* on *host*, which may lack it. Nothing is written.
 
     *plan_or_query* is the plan, or the request for one. Errors: as `plan_host`; `UsageError` (code `other-host`).
     """
@@ -273,14 +272,13 @@ def make_preflight(
 
 
 def _missing_runtime(start: Start) -> Optional[RuntimeLimitError]:
-    """Return why *start* cannot be done on this machine, if its program is not installed."""
     if find_program(start.runtime.name, start.caller.environ):
         return None
     return RuntimeLimitError("no-runtime", "it is not in PATH", hint="install it, or name another with --backend")
 
 
 def _with_daemon_answer(start: Start, image: Optional[Image]) -> Start:
-    """Return *start* with the answer of its daemon. One that has given the image, or is elsewhere, is not asked."""
+    """Return *start* with the answer of its daemon. A remote daemon, or one that provided the image, is not queried."""
     store = start.runtime.store if start.runtime.has_daemon else None
     is_known = image is not None and image.facts.kind == store
     if store is None or is_known or not start.caller.on_host or start.facts.remote is not None:
@@ -291,7 +289,7 @@ def _with_daemon_answer(start: Start, image: Optional[Image]) -> Start:
 
 
 def _require_matching_host(host: Host, plan: Plan) -> None:
-    """Errors: `UsageError` (code `other-host`) where *host* surely lacks a file that *plan* requires."""
+    """Errors: `UsageError` (code `other-host`) if a required file of *plan* is surely missing from *host*."""
     for mount in plan.mounts:
         path = host.driver.rooted(mount.source) if mount.required and mount.source is not None else None
         if path is not None and host.lenient.driver.lacks(path):
@@ -300,7 +298,7 @@ def _require_matching_host(host: Host, plan: Plan) -> None:
 
 
 def _default_mounts(plan: Plan, host: Host) -> Optional[UserMounts]:
-    """Return what the `DEFAULT_RUNTIME` mounts: home, working directory and /tmp."""
+    """Return the mounts of the `DEFAULT_RUNTIME`: home, working directory and /tmp."""
     environ = environ_of(host)
     places: dict[str, str] = {name: environ[name] for name in ("HOME", "PWD") if name in environ}
     usual = RUNTIMES[DEFAULT_RUNTIME]

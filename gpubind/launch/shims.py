@@ -1,6 +1,6 @@
 """Files in PATH that start a runtime through `gpubind wrap`: `install_shims`, `remove_shims`.
 
-A shim names the real program by its path, so it does not start itself. Without gpubind it only starts that program.
+A shim names the real program by its path, so it does not start itself. Without gpubind it starts only that program.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class Shim(NamedTuple):
 def install_shims(
     directory: str, names: Sequence[str], gpubind: Sequence[str], environ: Mapping[str, str]
 ) -> tuple[Shim, ...]:
-    """Write a shim of each program in *names* into *directory*; without names, of each runtime in PATH with GPU flags.
+    """Write a shim of each program in *names* into *directory*; by default, of each runtime in PATH with GPU flags.
 
-    *gpubind*: the arguments that start this program. Errors: `UsageError` (`wrong-use` for a directory that PATH cannot
-    name, `unknown-backend` for a program that `wrap` does not read); `RuntimeLimitError` (`no-runtime`) for one that is
-    not in PATH; `OutputError` (`other-file` for a file of another kind, `unwritable-file`). Nothing is written before
-    all files can be.
+    *gpubind*: the arguments that start this program. Nothing is written before all files can be written. Errors:
+    `UsageError` (`wrong-use` for a directory that PATH cannot contain, `unknown-backend` for a program that `wrap` does
+    not parse); `RuntimeLimitError` (`no-runtime`) for one that is not in PATH; `OutputError` (`other-file` for a file
+    of another kind, `unwritable-file`).
     """
     for name in names:
         if name not in PROGRAMS:
@@ -75,7 +75,7 @@ def install_shims(
 
 
 def remove_shims(directory: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Remove the shims *names* from *directory*, all if none is named; return their paths. Other files stay.
+    """Remove the shims *names*, by default all, from *directory*; return their paths. Other files stay.
 
     Errors: `UsageError` (`wrong-use`) as `install_shims`; `OutputError` (`other-file` for a named file of another kind,
     `unwritable-file`).
@@ -95,7 +95,7 @@ def remove_shims(directory: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _in_path(directory: str) -> str:
-    """Return the absolute path of *directory*. Errors: `UsageError` (`wrong-use`) for one that PATH cannot name."""
+    """Return the absolute path of *directory*. Errors: `UsageError` (`wrong-use`) if PATH cannot contain it."""
     path = system.absolute(directory)
     problem = "DIR is empty" if not directory else ""
     if ":" in path:
@@ -109,7 +109,7 @@ def _in_path(directory: str) -> str:
 
 
 def _find_program(name: str, environ: Mapping[str, str]) -> Optional[str]:
-    """Return the first program *name* in PATH, shims left out."""
+    """Return the first program *name* in PATH that is not a shim."""
     return next(
         (path for path in programs_in_path(name, environ) if is_trusted_path(path) and not _is_shim(path)), None
     )
@@ -123,7 +123,7 @@ def _shim(path: str, program: str, environ: Mapping[str, str]) -> Shim:
 def _text(program: str, gpubind: Sequence[str], directory: str) -> bytes:
     quoted_program, gpubind_command = shlex.quote(program), shlex.join(gpubind)
     wrapped = f'[ -x {shlex.quote(gpubind[0])} ] && exec {gpubind_command} wrap -- {quoted_program} "$@"'
-    start_words = PROGRAMS[os.path.basename(program)].start_subcommands  # without one of them, no line waits for Python
+    start_words = PROGRAMS[os.path.basename(program)].start_subcommands  # other lines need not load Python
     starts = " | ".join(f'*" {start_word} "*' for start_word in start_words)
     lines = (
         f"gpubind install-shims --remove {shlex.quote(directory)}",
@@ -147,7 +147,7 @@ def _is_shim(path: str) -> bool:
     except OSError as error:
         if missing_from(error) is None:
             raise inspection_error(path, error) from error
-        return False  # a program that only root may read is none
+        return False  # a program that only root may read is not a shim
 
 
 def _unwritable(path: str, error: OSError) -> OutputError:

@@ -1,7 +1,7 @@
 """Write generated files, which are complete or absent: `stage`, `stage_in`. Each is named by the hash of its content.
 
 Many starts write the same content at the same time, on nodes that share a home. So each start writes a file with a
-random name, and then gives it the final name unless another start already has.
+random name, then renames it unless another start already has.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from gpubind.model.digest import sha256, sha256_hex
 
 LAST_RESORT = "/tmp"
 SKELETONS_LIMIT = 16
-"""Changed skeletons of the same places after which it is an error."""
+"""The most changed skeletons for the same paths before an error."""
 _NAME_LENGTH = 40
-"""Characters of a file's own name that are kept: with the hash they fit into the 255 bytes of a name."""
+"""The most characters of a file's own name: with the hash they fit into the 255 bytes of a name."""
 
 
 def stage(contents: Mapping[ContainerPath, str], environ: Mapping[str, str]) -> dict[ContainerPath, HostPath]:
-    """Write *contents*, texts by their place in the container. Return the path of each file.
+    """Write *contents*, texts by container path. Return the path of each file.
 
-    The directory is `$XDG_CACHE_HOME/gpubind` (`~/.cache/gpubind`); if that cannot be written, or its quota is used up,
-    a private directory in `$TMPDIR`, or in /tmp. Errors: `OutputError` (code `unwritable-file`).
+    The directory is `$XDG_CACHE_HOME/gpubind` (`~/.cache/gpubind`). If it cannot be written, or its quota is used up, a
+    private directory in `$TMPDIR`, or in /tmp, replaces it. Errors: `OutputError` (code `unwritable-file`).
     """
 
     def put(name: str, data: bytes) -> HostPath:
@@ -42,10 +42,10 @@ def stage(contents: Mapping[ContainerPath, str], environ: Mapping[str, str]) -> 
 
 
 def stage_in(contents: Mapping[ContainerPath, str], directory: str) -> dict[ContainerPath, HostPath]:
-    """Write *contents* into *directory*, which is made if it is missing. Return the path of each file.
+    """Write *contents* into *directory*, which is created if missing. Return the path of each file.
 
-    Errors: `OutputError` (code `unwritable-file`), also for a directory that other users could write to; for root also
-    if they could write above it, or may not enter it.
+    Errors: `OutputError` (code `unwritable-file`), also if other users could write to the directory; for root also if
+    they could write above it, or may not enter it.
     """
     if not contents:
         return {}
@@ -78,9 +78,9 @@ def stage_single_file(name: str, content: str, environ: Mapping[str, str]) -> Ho
 
 
 def stage_skeleton(places: Iterable[ContainerPath], environ: Mapping[str, str]) -> HostPath:
-    """Return a directory with an empty file at each of *places*. Errors: as `stage`.
+    """Return a directory with an empty file at each of *places*, container paths. Errors: as `stage`.
 
-    Its name is a hash of the places. One that was changed is not used, and another one is made.
+    Its name is a hash of the paths. A changed directory is not used; another one is created.
     """
     ordered = sorted(set(places))
     name = sha256_hex("\0".join(ordered)) + "-skeleton"
@@ -98,7 +98,7 @@ def _put_skeleton(directory: str, name: str, places: list[ContainerPath]) -> Hos
 
 
 def _make_skeleton(path: str, places: list[ContainerPath]) -> None:
-    """Make the skeleton *path*, unless another process just did. Errors: `OSError`."""
+    """Create the skeleton *path*, unless another process creates it meanwhile. Errors: `OSError`."""
     part = f"{path}.{system.random_name()}"
     try:
         system.mkdir(part, 0o755)
@@ -113,7 +113,7 @@ def _make_skeleton(path: str, places: list[ContainerPath]) -> None:
 
 
 def _skeleton_of(path: str) -> list[str]:
-    """Return the places in the skeleton *path*; none if it has anything but empty files."""
+    """Return the paths in the skeleton *path*; empty if it contains anything but empty files."""
     paths, directories = [], [path]
     for directory in directories:  # grows
         for name in system.listdir(directory):
@@ -129,7 +129,7 @@ def _skeleton_of(path: str) -> list[str]:
 
 
 def _in_first_usable_directory(put: Callable[[str], str], environ: Mapping[str, str]) -> HostPath:
-    """Return what *put* returns for the first usable place; for root, other users must not be able to change it."""
+    """Return the result of *put* for the first usable directory. For root, no other user may be able to change it."""
     cache = xdg_directory(environ, "XDG_CACHE_HOME", ".cache")
     home = "/" if environ.get("XDG_CACHE_HOME", "").startswith("/") else environ.get("HOME", "")
     bases = (base for base in (environ.get("TMPDIR", ""), LAST_RESORT) if base.startswith("/"))
@@ -138,7 +138,7 @@ def _in_first_usable_directory(put: Callable[[str], str], environ: Mapping[str, 
     why = ""
     for place, base in places.items():
         try:
-            if not system.is_directory(base):  # a home or TMPDIR is not made
+            if not system.is_directory(base):  # a home or TMPDIR is never created
                 raise NotADirectoryError(errno.ENOTDIR, f"{base} is not a directory")
             if not is_trusted_path(place):
                 raise PermissionError(errno.EACCES, "users other than root could change what is there")
@@ -151,6 +151,5 @@ def _in_first_usable_directory(put: Callable[[str], str], environ: Mapping[str, 
 
 
 def _named(target: ContainerPath, content: str) -> tuple[str, bytes]:
-    """Return the final name and the bytes of a generated file."""
     data = content.encode("utf-8", "surrogateescape")
     return f"{sha256(data).hexdigest()}-{target.rpartition('/')[2][-_NAME_LENGTH:]}", data

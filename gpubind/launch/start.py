@@ -1,4 +1,4 @@
-"""Start a container: `make_command` returns what this process becomes, `become` becomes it."""
+"""Start a container: `make_command` returns the command that `become` executes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from gpubind.rules.preflight import Preflight
 
 FALLBACK_ERRORS = (BoundError, UnseenError)
-"""Errors of a host that gpubind cannot inspect, and whose GPUs the runtime's own flag may bring all the same."""
+"""Errors of a host that gpubind cannot inspect, and whose GPUs the runtime's own flag may still provide."""
 
 
 def make_command(request: StartRequest, action: Action, line: StartArguments) -> Command:
-    """Return the command line of the runtime for *line*, with the plan.
+    """Return the command of the runtime for *line*, with the plan.
 
     Errors: `CheckError`, `CommandError`, and those of opening, planning and preparing.
     """
@@ -54,7 +54,7 @@ def become(command: Command) -> NoReturn:
 
 
 def write_command_file(command: Command) -> tuple[str, ...]:
-    """Return the words of *command*, after its file is written. Errors: `OutputError` (code `unwritable-file`)."""
+    """Write the file of *command*, and return its arguments. Errors: `OutputError` (code `unwritable-file`)."""
     if command.file is None:
         return command.argv
     place = stage_single_file(command.file.name, command.file.content, command.environ)
@@ -74,10 +74,10 @@ def _plan_command(request: StartRequest, action: Action, line: StartArguments, t
 
 
 def prepare_start(request: StartRequest, target: StartTarget, *, in_line: bool = False) -> PreparedStart:
-    """Return the start of *target* with its plan, an empty one where there is nothing to bind.
+    """Return the start of *target* with its plan, which is empty if there is nothing to bind.
 
-    *in_line*: its arguments are for the user's own command line. Errors: `CheckError` (code `gpu-required`),
-    and as `prepare`.
+    *in_line*: its arguments are for the user's own command line. Errors: `CheckError` (code `gpu-required`); as
+    `prepare`.
     """
     runtime, image, query = target.runtime, target.image, request.query
     begun = read_start_facts(
@@ -91,7 +91,7 @@ def prepare_start(request: StartRequest, target: StartTarget, *, in_line: bool =
     )
     start = begun._replace(is_entered=request.is_entered, restarts=restart_severity(begun, request.container))
     if image is None and runtime.store is not None and query.request.userspace == "auto":
-        # Only the nodes of AMD's and Intel's, as these programs give them by themselves.
+        # Bind only the nodes of AMD and Intel GPUs, as these programs do by themselves.
         query = query._replace(request=query.request._replace(userspace="image"))
     prepared = prepare(
         target.host,
@@ -110,13 +110,13 @@ def prepare_start(request: StartRequest, target: StartTarget, *, in_line: bool =
 
 
 def inspect_start(request: StartRequest, target: StartTarget, prepared: PreparedStart, program: Optional[str]) -> None:
-    """Check *prepared* if that is requested, look for *program* in the image, and report findings.
+    """Check *prepared* if requested, look for *program* in the image, and report findings.
 
-    Errors: `CheckError` (code `check-failed`); `CommandError` for a program that the image lacks, if the exit code of
-    the runtime would not tell.
+    Errors: `CheckError` (code `check-failed`); `CommandError` for a program that is missing from the image, if the exit
+    code of the runtime would not show it.
     """
     plan, arguments, image = prepared.plan, prepared.arguments, prepared.image
-    # Only the user knows the files of a container that the user's own line makes.
+    # gpubind does not know which files the user's own line adds to the container.
     hides = target.runtime.limits.hides_missing_command and not prepared.includes_user_options
     if request.check:
         _require_check_passes(request, preflight_of(prepared, target.runtime, program))
@@ -137,7 +137,7 @@ def inspect_start(request: StartRequest, target: StartTarget, prepared: Prepared
 
 
 def preflight_of(prepared: PreparedStart, runtime: Runtime, program: Optional[str] = None) -> Preflight:
-    """Return what the rules inspect of *prepared*."""
+    """Return the input of the rules for *prepared*."""
     from gpubind.rules.preflight import preflight
 
     return preflight(
@@ -153,9 +153,9 @@ def preflight_of(prepared: PreparedStart, runtime: Runtime, program: Optional[st
 
 
 def report_builtin_flag(request: StartRequest, error: GpubindError, *, has_gpu_flag: bool) -> None:
-    """Report that the runtime starts with its own GPU flag, because *error* keeps gpubind from inspecting the host.
+    """Report that the runtime starts with its own GPU flag, because *error* prevents gpubind from inspecting the host.
 
-    Errors: *error*, where it has none, or where the user asks for more than that flag gives.
+    Errors: *error*, if the runtime has no such flag, or if the user requests more than the flag gives.
     """
     if request.check or request.require_gpu or request.elsewhere or request.names_gpu or not has_gpu_flag:
         raise error
@@ -165,7 +165,7 @@ def report_builtin_flag(request: StartRequest, error: GpubindError, *, has_gpu_f
 
 
 def _builtin_gpu_flags(request: StartRequest, runtime: Runtime) -> tuple[str, ...]:
-    """Return the flag of *runtime* for the requested GPUs; it takes only one of two vendors."""
+    """Return the flag of *runtime* for the requested GPUs: the runtime accepts the flag of only one vendor."""
     gpus, vendors = request.query.request.gpus, request.query.request.vendors
     if gpus is not None and gpus.strip().lower() == "none":
         return ()
@@ -201,7 +201,7 @@ def _require_check_passes(request: StartRequest, preflight: Preflight) -> None:
 
 
 def _missing_command(preflight: Preflight) -> Optional[CommandError]:
-    """Return the error, 127 or 126, that a shell would report for the program; None where not all could be seen."""
+    """Return the error, exit code 127 or 126, that a shell would report for the program; None if unsure."""
     from gpubind.loader.execve import first_program, is_undecided, nearest_program
     from gpubind.rules.preflight import search_path
 

@@ -1,4 +1,4 @@
-"""Open what is to be started, the host and the image: `_open_target`."""
+"""Open the host and the image of a start: `with_target`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 UNREADABLE_IMAGE_ERRORS = (BoundError, FormatError, UnseenError)
-"""Errors of an image that gpubind cannot inspect and that its runtime may start all the same."""
+"""Errors of an image that gpubind cannot inspect and that its runtime may still start."""
 _PREFIXES = {"oci-layout": "oci", "oci-archive": "oci-archive", "docker-archive": "docker-archive"}
 _FORMS: Mapping[ImageForm, str] = MappingProxyType(
     {
@@ -39,7 +39,7 @@ _FORMS: Mapping[ImageForm, str] = MappingProxyType(
         "container": "containers of its own, by their names",
     }
 )
-"""The forms of image that a message names."""
+"""The forms of images that an error names."""
 
 
 class StartRequest(NamedTuple):
@@ -50,9 +50,9 @@ class StartRequest(NamedTuple):
     environ: Mapping[str, str]
     """The caller's environment."""
     arguments: tuple[str, ...] = ()
-    """The runtime's own options."""
+    """The user's options for the runtime."""
     global_options: Mapping[str, str] = MappingProxyType({})
-    """Those before its subcommand."""
+    """The options before its subcommand."""
     elsewhere: bool = False
     """Whether the start is planned for another machine."""
     dry_run: bool = False
@@ -60,27 +60,28 @@ class StartRequest(NamedTuple):
     check: bool = False
     allow_writable: bool = False
     is_entered: bool = False
-    """As of `Start`."""
+    """As in `Start`."""
     container: Literal["removed", "kept", "created"] = "removed"
-    """What becomes of the container where the user's options do not decide: it is removed at its end; it stays; or
-    it is only made, for a later command that starts it."""
+    """The fate of the container if the user's options do not decide: it is removed at its end; it stays; or it is only
+    created, for a later command that starts it.
+    """
     keeps_line: bool = False
-    """Whether the user's own command line is started as it is where its image cannot be read."""
+    """Whether the user's own command line starts unchanged if its image is unreadable."""
     reasons: Reasons = MappingProxyType({})
     """Why a check ignores findings."""
     severities: Severities = MappingProxyType({})
-    """Those that the site sets."""
+    """The severities that the site sets."""
     report: Callable[[Message], None] = ignore
 
     @property
     def names_gpu(self) -> bool:
-        """Whether a GPU is requested by name: without that one there is no start."""
+        """Whether GPUs are requested by name: without them nothing starts."""
         gpus = self.query.request.gpus
         return gpus is not None and gpus.strip().lower() not in ("all", "none")
 
     @property
     def demands_plan(self) -> bool:
-        """Whether a line that would work without a plan is not to start without one."""
+        """Whether a line must not start without a plan, even if it would work."""
         request = self.query.request
         has_gpus = request.gpus is not None and request.gpus.strip().lower() != "none"
         return self.check or self.require_gpu or has_gpus or bool(request.cdi_devices)
@@ -92,19 +93,18 @@ class StartTarget(NamedTuple):
     runtime: Runtime
     """As the user names it."""
     program: str
-    """Its path; its name, where a dry run does not find it."""
+    """The path of its program; the name if a dry run does not find it."""
     host: Host
     image: Optional[Image]
-    """None where its files cannot be inspected."""
+    """None if its files could not be inspected."""
     options: tuple[str, ...] = ()
-    """More options of the runtime, after those of the plan: they keep it from starting another image."""
+    """More options of the runtime, after those of the plan: they pin the image that was inspected."""
     is_unread: bool = False
-    """Whether nothing can be planned for the image, and a message says why."""
+    """Whether no plan is possible for the image, which a message reports."""
     is_unknown: bool = False
-    """Whether a message says why the image could not be inspected, and that the plan is made without it."""
+    """Whether the plan is made without the unreadable image, which a message reports."""
 
     def close(self) -> None:
-        """Close the image."""
         if self.image is not None:
             self.image.close()
 
@@ -112,8 +112,8 @@ class StartTarget(NamedTuple):
 def _open_target(request: StartRequest, runtime: Runtime, program: str, image: Optional[ImageReference]) -> StartTarget:
     """Return the host, and *image* as *program*, a name or a path, of *runtime* would start it.
 
-    An image that cannot be inspected is left to the runtime where that may start it, and a message reports it; with
-    `check` it is an error. Errors: those of opening the host and the image, and of pulling it.
+    If an image is unreadable and the runtime may start it, a message reports that; with `check` it is an error. Errors:
+    those of opening the host and the image, and of pulling the image.
     """
     if "/" not in program:
         is_there = not request.dry_run or find_program(program, request.environ) is not None
@@ -139,9 +139,9 @@ def _open_target(request: StartRequest, runtime: Runtime, program: str, image: O
 
 
 def start_as_written(request: StartRequest, error: GpubindError, message: Optional[Message] = None) -> None:
-    """Report that the user's own command line starts as it is, because of *error*, by *message* or as a warning.
+    """Report, by *message* or as a warning, that the user's own command line starts unchanged because of *error*.
 
-    Errors: *error*, where the user's options for gpubind demand a plan.
+    Errors: *error*, if the user's options for gpubind demand a plan.
     """
     if request.demands_plan:
         raise error
@@ -151,10 +151,10 @@ def start_as_written(request: StartRequest, error: GpubindError, message: Option
 
 
 def _in_storage(request: StartRequest, target: StartTarget, image: ImageReference) -> ImageReference:
-    """Return *image*, by its directory where its name is that of an image in the storage of the runtime.
+    """Return *image* by its directory, if it names an image in the storage of the runtime.
 
-    The runtime itself takes such a name first, and no path into its storage. One that starts no other directories has
-    any name there.
+    The runtime looks for such a name first, and accepts no path into its storage. If the runtime starts no other
+    directories, every name is in its storage.
     """
     runtime, environ = target.runtime, request.environ
     options, texts = runtime.user_option_values(request.arguments, environ), texts_of(runtime, environ, target.host)
@@ -170,10 +170,10 @@ def with_target(
     image: Optional[ImageReference],
     make: Callable[[StartTarget], _Result],
 ) -> _Result:
-    """Return what *make* returns for the opened target.
+    """Return the result of *make* for the opened target.
 
-    After damage of the image, it is called again: without the image, which a message reports, or with larger bounds.
-    Errors: as `_open_target` and *make*; that about the damage where another try would fail, too, or with `check`.
+    If the image is damaged, *make* is called again: without the image, which a message reports, or with larger bounds.
+    Errors: as `_open_target` and *make*; the damage itself if a retry would fail, or with `check`.
     """
     with closing(_open_target(request, runtime, program, image)) as target:
         try:
@@ -190,19 +190,17 @@ def with_target(
 
 
 def _can_be_blind(runtime: Runtime) -> bool:
-    """Return whether a start by *runtime* can be planned without inspecting the image."""
     return runtime.can_pull or runtime.store is not None
 
 
 def _has_prefix(image: ImageReference, runtime: Runtime) -> bool:
-    """Return whether *image* begins with its kind, in a form that *runtime* reads."""
     return image.form in ("layout", "archive", "registry") and image.form in runtime.image_forms
 
 
 def _open_from_store(
     request: StartRequest, target: StartTarget, image: ImageReference, *, may_pull: bool = True
 ) -> StartTarget:
-    """Return *target* with *image* of the runtime's store, pulled if the runtime itself would pull it."""
+    """Return *target* with *image* of the runtime's store, after a pull if the runtime itself would pull."""
     runtime, name = target.runtime, image.name
     if (
         request.global_options.keys() & set(runtime.store_options)
@@ -232,16 +230,16 @@ def _open_from_store(
 
 
 def _pull(pull: PullCommand, program: str, image: str, environ: Mapping[str, str]) -> str:
-    """Return the name or ID of *image* in the store, after *program* has pulled it in the caller's terminal.
+    """Pull *image* with *program* in the caller's terminal, and return its name or ID in the store.
 
     Errors: `HostReadError` (code `image-store`), `StartError`.
     """
-    report_progress("")  # the program writes on the terminal now
+    report_progress("")  # the program uses the terminal now
     status, printed = run_in_foreground((program, *pull.args), environ, keeps_output=pull.prints_name)
     names = printed.decode("utf-8", "surrogateescape").split()
     if status == 0:
         return names[-1] if names else image
-    # Without its options: credentials may be among them.
+    # The options are left out: they may include credentials.
     why = f"`{program} pull` ended with exit status {status}; its own message stands above"
     raise HostReadError("image-store", "the image cannot be pulled", where=image, why=why)
 
@@ -249,10 +247,10 @@ def _pull(pull: PullCommand, program: str, image: str, environ: Mapping[str, str
 def _newer(
     pull: PullCommand, program: str, image: str, environ: Mapping[str, str]
 ) -> tuple[PullPolicy, str, tuple[str, ...]]:
-    """Return when *image* is still to be pulled, its name or ID in the store, and more options for the start.
+    """Fetch a newer *image* if the store has one already.
 
-    Where the store has it, *program* fetches a newer one. One that cannot be fetched is not an error: the program is as
-    silent about that as its own start, which tries again.
+    Return when it must still be pulled, its name or ID in the store, and more options for the start. A failed fetch is
+    not an error: *program* itself ignores it at its start, when it tries again.
     """
     status, _ = run_in_foreground((program, *pull.exists_args), environ, keeps_output=True, is_silent=True)
     if status != 0:
@@ -263,7 +261,7 @@ def _newer(
 
 
 def _open_path(request: StartRequest, target: StartTarget, image: ImageReference) -> Optional[Image]:
-    """Return *image*; None if it is not on this machine: the runtime itself gets what it pulls by a reference."""
+    """Return the opened *image*; None if it is not on this machine, so that the runtime must pull it."""
     runtime, form = target.runtime, image.form
     has_prefix = _has_prefix(image, runtime)
     is_directory = form in DIRECTORY_FORMS
@@ -283,9 +281,9 @@ def _open_path(request: StartRequest, target: StartTarget, image: ImageReference
 
 
 def _is_missing(image: ImageReference, runtime: Runtime) -> bool:
-    """Return whether *image* can only be a path for *runtime*, and nothing has that path.
+    """Return whether *image* can only be a path for *runtime*, and does not exist.
 
-    A word with a colon may be of a kind that only the runtime knows.
+    A name with a colon may have a prefix that only the runtime knows.
     """
     if image.form not in (None, "reference") or "reference" in runtime.image_forms:
         return False
@@ -295,10 +293,10 @@ def _is_missing(image: ImageReference, runtime: Runtime) -> bool:
 def _open(
     request: StartRequest, target: StartTarget, image: ImageReference, tolerated: tuple[type[GpubindError], ...]
 ) -> Optional[Image]:
-    """Return *image*; None, with a message, where it cannot be inspected for one of the *tolerated* errors.
+    """Return the opened *image*; None, with a message, after one of the *tolerated* errors.
 
-    A runtime that starts only directories needs the image: there it gets the largest bounds. With `check` every error
-    is raised.
+    A runtime that starts only directories needs the image, and so gets the largest bounds. With `check` every error is
+    raised.
     """
     from gpubind.image.open import open_reference
 
@@ -319,14 +317,14 @@ def _open(
 
 
 def need_form(image: ImageReference, runtime: Runtime) -> None:
-    """Errors: `HostReadError` (code `no-image`) for a file or directory that *runtime* does not start."""
+    """Errors: `HostReadError` (code `no-image`) for a file or directory that *runtime* does not support."""
     forms = DIRECTORY_FORMS if image.form in DIRECTORY_FORMS else (image.form,)
     if image.is_local_file and not any(form in runtime.image_forms for form in forms):
         raise _no_such_form(image, runtime)
 
 
 def need_kind(opened: Image, image: ImageReference, runtime: Runtime) -> None:
-    """Errors: `HostReadError` (code `no-image`) for an image of a kind that *runtime* does not start by its path."""
+    """Errors: `HostReadError` (code `no-image`) for a kind of image that *runtime* does not start by its path."""
     kind = opened.facts.kind
     if opened.bundle is None and runtime.image_forms == ("bundle",):
         problem = f"{runtime.title} starts only OCI bundles, and this is not one"

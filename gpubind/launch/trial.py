@@ -1,7 +1,7 @@
-"""Try what a check predicts: `try_start` starts the container and asks the loader and the driver in it.
+"""Test the predictions of a check: `try_start` starts the container and runs the loader and the driver in it.
 
-The plan and the runtime's words are those of a start; in the place of the user's program runs the image's own shell,
-with a script that asks everything in one start. An image without a shell takes a start for each file.
+The plan and the runtime's arguments are those of a normal start. In place of the user's program, the image's own shell
+runs a script with all queries. An image without a shell needs a start for each file.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from gpubind.runtimes.runtime import PreparedStart, StartCall
 
 SHELL = "/bin/sh"
 _TIME_S = 120.0
-"""For one start."""
+"""The most seconds of one start."""
 _DRIVER_S = 20
-"""For one answer of a driver, in an image that has `timeout`."""
+"""The most seconds of one driver query, if the image has `timeout`."""
 STARTS_LIMIT = 64
-"""Starts of an image without a shell."""
+"""The most starts of an image without a shell."""
 SCRIPT_LIMIT = 64 << 10
-"""Bytes of a script: the kernel takes 128 KiB for one word of a command line."""
+"""The most bytes of a script: the kernel limits one argument to 128 KiB."""
 WORDS_LIMIT = 2000
-"""Bytes that are kept of each answer."""
+"""The most bytes of each answer."""
 _REASON_LIMIT = 300
 _REFUSALS = ("error while loading shared libraries", "version `", "Error loading shared library", "Error relocating")
-"""In the messages of loaders: glibc's, musl's."""
+"""Parts of the errors of the loaders of glibc and musl."""
 _ANSWER = re.compile(r"([0-9]{1,6}) ([0-9]{1,3}|none) ")
 
 _FUNCTIONS = f"""set -f
@@ -65,8 +65,10 @@ driver() {{ i=$1; shift; t=$($w "$@" 2>&1 < /dev/null); say "$i" $? "$t"; }}
 
 
 def need_to_try(image: Optional[str], *, is_recorded: bool, is_like: bool = False, user: Optional[str] = None) -> str:
-    """Return the *image* to try. Errors: `UsageError` where there is none (`try-without-image`), on a record
-    (`host-to-start`), and like another program or as another user (`not-to-try`).
+    """Return the *image* to try.
+
+    Errors: `UsageError` without an image (`try-without-image`), for a record (`host-to-start`), and for another program
+    or user (`not-to-try`).
     """
     if image is None:
         raise UsageError("try-without-image", "--try needs --image: it starts a container")
@@ -81,17 +83,15 @@ def need_to_try(image: Optional[str], *, is_recorded: bool, is_like: bool = Fals
 
 
 def read_trial(image: str, backend: Optional[str], environ: Mapping[str, str]) -> StartArguments:
-    """Return by which runtime *image* is started, and its name there: by default as `exec` does. Errors: as
-    `parse_start`.
-    """
+    """Return the runtime that starts *image*, by default as `exec` does, and its name there. Errors: `parse_start`."""
     return parse_start("exec", (image, SHELL), backend or "auto", environ)
 
 
 def try_start(preflight: Preflight, image: ImageReference) -> Trial:
-    """Return what was seen in a container of *preflight*, whose image the runtime knows as *image*.
+    """Return the answers of a container of *preflight*, whose image the runtime knows as *image*.
 
-    Errors: `RuntimeLimitError` for a runtime that is missing, or cannot express the plan; `HostReadError` for an image
-    in a form that it does not start; `OutputError`.
+    Errors: `RuntimeLimitError` if the runtime is missing or does not support the plan; `HostReadError` for a form of
+    image that it does not start; `OutputError`.
     """
     start = preflight.start
     assert preflight.has_image
@@ -122,7 +122,7 @@ def try_start(preflight: Preflight, image: ImageReference) -> Trial:
 
 
 def split_batches(predicted: Sequence[Prediction], *, has_shell: bool) -> Iterator[tuple[Prediction, ...]]:
-    """Yield what each start asks: as much as a script takes, or one for each where there is no shell."""
+    """Yield the predictions of each start: as many as a script holds, or one each without a shell."""
     if not has_shell:
         yield from [(prediction,) for prediction in predicted if prediction.kind != "program"][:STARTS_LIMIT]
         return
@@ -141,7 +141,7 @@ def split_batches(predicted: Sequence[Prediction], *, has_shell: bool) -> Iterat
 def _answers(
     prepared: PreparedStart, program: str, image: str, batch: tuple[Prediction, ...], *, has_shell: bool
 ) -> tuple[list[TrialOutcome], Optional[str]]:
-    """Return the answers to *batch* that one container gave; and why not all, if so."""
+    """Return the answers of one container to *batch*, and the failure if some are missing."""
     nonce = system.random_name()
     args = (SHELL, "-c", make_script(batch, nonce)) if has_shell else batch[0].words
     token = system.token()
@@ -170,17 +170,17 @@ def _failure_excerpt(text: str, status: int) -> str:
 
 
 def make_script(batch: Sequence[Prediction], nonce: str) -> str:
-    """Return the POSIX shell script that asks all of *batch*, and begins each answer with *nonce*."""
+    """Return the POSIX shell script that tests all of *batch*. *nonce* begins each answer."""
     lines = [f"{prediction.kind} {at} {join(prediction.words)}\n" for at, prediction in enumerate(batch)]
     return f"n={nonce}\n{_FUNCTIONS}{''.join(lines)}printf '\\n%s end\\n' \"$n\"\n"
 
 
 def parse_answers(text: str, nonce: str) -> tuple[dict[int, tuple[Optional[int], str]], bool]:
-    """Return the exit status and the words of each answer in *text*, and whether the last one is there.
+    """Return the exit status and the output of each answer in *text*, and whether the end marker is there.
 
-    A status of None: there is no loader to ask. Only what a line with the *nonce* begins is an answer: what a
-    program prints by chance is none. The image's shell has the nonce in its script, and /proc shows it to the programs
-    that it starts: an image that was made to lie can answer for all of them.
+    The status is None if there is no loader. Only lines that begin with *nonce* are answers, so a program's output
+    cannot be mistaken for one. But the shell has the nonce in its script, and /proc shows it to the programs that it
+    starts: a hostile image can forge every answer.
     """
     answers: dict[int, tuple[Optional[int], str]] = {}
     parts = text.replace("\r\n", "\n").split(f"\n{nonce} ")

@@ -1,7 +1,7 @@
 """Put the plan into the config.json of an engine's container: `edit_bundle`.
 
-Everything in it, and in its root file system, may be a hostile user's, and this process may be root. It is read within
-bounds, links are followed inside the root file system only, and only config.json is written: as a whole or not at all.
+A hostile user may control all of config.json and of the root file system, and this process may be root. So reads have
+bounds, links are followed only inside the root file system, and only config.json is written: completely or not at all.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from gpubind.runtimes.bundles import EngineRuntime
 from gpubind.runtimes.runtime import PreparedStart, Runtime
 
 NVIDIA = (NVIDIA_MODULE, "/proc/driver/nvidia/version", "/dev/nvidiactl")
-"""A host with NVIDIA's driver has one of these."""
+"""Paths of which every host with NVIDIA's driver has one."""
 
 
 class Configuration(NamedTuple):
-    """A config.json, as it is read."""
+    """A config.json, parsed, with its mode and owner."""
 
     bundle: Bundle
     mode: int
@@ -51,14 +51,13 @@ class Configuration(NamedTuple):
 
 
 OpenHost = Callable[[Mapping[str, str]], Host]
-"""Opens this machine, for a container with these variables."""
+"""A function that opens this machine for a container with these variables."""
 
 
 def edit_bundle(request: StartRequest, directory: str, path: str, program: str, open_host: OpenHost) -> bool:
-    """Put the plan for the container of the bundle in *directory* into its configuration *path*. Return whether it
-    requests GPUs.
+    """Put the plan for the bundle in *directory* into its configuration *path*. Return whether it requests GPUs.
 
-    *program* is the runtime that will start it. One without a request is not changed. Errors: `FormatError`
+    *program* is the runtime that will start it. A bundle without a request is not changed. Errors: `FormatError`
     (`bad-bundle`), `UsageError` (`wrap-gpus`), `CheckError` (`gpu-required`, `require-unsatisfied`), `OutputError`; as
     `prepare_gpus`.
     """
@@ -77,7 +76,7 @@ def edit_bundle(request: StartRequest, directory: str, path: str, program: str, 
 
 
 def _edited(request: StartRequest, bundle: Bundle, gpus: GpuRequest, program: str, open_host: OpenHost) -> str:
-    """Return the configuration with the plan. An image that costs too much to inspect gets the largest bounds."""
+    """Return the text of the configuration with the plan. After a `BoundError`, retry with the largest bounds."""
     try:
         return _planned(request, bundle, gpus, program, open_host)
     except BoundError:
@@ -104,8 +103,8 @@ def _planned(request: StartRequest, bundle: Bundle, gpus: GpuRequest, program: s
 def _need_requirements(request: StartRequest, prepared: PreparedStart, bundle: Bundle, runtime: Runtime) -> None:
     """Report each NVIDIA_REQUIRE_* that the driver does not satisfy.
 
-    Errors: `CheckError` (code `require-unsatisfied`) where NVIDIA's hook would stop the container: after docker's own
-    option, and in the toolkit's legacy mode. In its other modes nothing compares them.
+    Errors: `CheckError` (code `require-unsatisfied`) if NVIDIA's hook would stop the container: after docker's own
+    option, and in the toolkit's legacy mode. Its other modes do not check these requirements.
     """
     if not requirements_of(bundle.variables):
         return
@@ -124,7 +123,9 @@ def _need_requirements(request: StartRequest, prepared: PreparedStart, bundle: B
 
 
 def read_policy() -> RequestPolicy:
-    """Return what NVIDIA's toolkit is configured to grant here; its defaults without it. Errors: `FormatError`."""
+    """Return what NVIDIA's toolkit is configured to grant; its defaults if it has no configuration. Errors:
+    `FormatError`.
+    """
     try:
         data = read_regular(TOOLKIT_FILE, TOOLKIT_LIMIT)
     except OSError as error:
@@ -143,9 +144,7 @@ def _open_directory(path: str) -> OpenDirectory:
 
 
 def _read(place: OpenDirectory, path: str, directory: str) -> Configuration:
-    """Return the configuration *path* of the bundle in *directory*; it is in the open directory *place*. A link is not
-    followed.
-    """
+    """Return the configuration *path* in the open directory *place*. Links are not followed."""
 
     def read() -> tuple[bytes, os.stat_result]:
         with open_regular(basename(path), place) as file:

@@ -23,13 +23,13 @@ from gpubind.model import CAPABILITIES, Capability
 from gpubind.runtimes.bundles import HOOKS
 
 PREFIX = "cdi.k8s.io/"
-"""Of annotations with the names of CDI devices."""
+"""The prefix of annotations with the names of CDI devices."""
 _PLANNED = ("NVIDIA_IMEX_CHANNELS", REQUIRE_JETPACK, *GPUDIRECT_VARIABLES, *MIG_VARIABLES)
 _LEGACY, _REQUIRE = "CUDA_VERSION", "NVIDIA_REQUIRE_CUDA"
 
 
 def requested_gpus(bundle: Bundle, read_policy: Callable[[], RequestPolicy]) -> Optional[GpuRequest]:
-    """Return the request of *bundle*; None for none. *read_policy* returns what the site grants.
+    """Return the request of *bundle*, if it has one. *read_policy* returns what the site grants.
 
     Annotations take precedence over mounts, and mounts over variables. Errors: `UsageError` (code `wrap-gpus`), those
     of *read_policy*.
@@ -57,9 +57,9 @@ def requested_gpus(bundle: Bundle, read_policy: Callable[[], RequestPolicy]) -> 
 
 
 def _capabilities(env: Mapping[str, str], granted: Optional[tuple[str, ...]]) -> Optional[tuple[Capability, ...]]:
-    """Return the requested capabilities, those that the site has *granted*; None for the default of a plan.
+    """Return the requested capabilities, limited to *granted* of the site; None for the default of a plan.
 
-    Errors: `UsageError` (code `wrap-gpus`) for one that is none, or not granted.
+    Errors: `UsageError` (code `wrap-gpus`) for an unknown capability, or one that is not granted.
     """
     text = env.get(CAPS_VARIABLE, "")
     is_legacy = _is_legacy(env) and CAPS_VARIABLE not in env
@@ -88,9 +88,7 @@ def variables_of(bundle: Bundle) -> dict[str, str]:
 
 
 def _by_annotations(annotations: Mapping[str, Any]) -> Optional[GpuRequest]:
-    """Return the request of annotations, if all of their names are those of CDI devices. Other devices are the
-    engine's.
-    """
+    """Return the request of annotations that name only CDI devices. Other devices are left to the engine."""
     keys = sorted(key for key in annotations if key.startswith(PREFIX))
     names = [name for key in keys for name in str(annotations[key]).split(",")]
     if not names or not all(map(_is_cdi, names)):
@@ -108,7 +106,6 @@ def _is_cdi(name: str) -> bool:
 
 
 def _by_site(bundle: Bundle, env: Mapping[str, str], read_policy: Callable[[], RequestPolicy]) -> Optional[GpuRequest]:
-    """Return the request of mounts or variables that the site grants."""
     mounted = list(dict.fromkeys(_mounted(bundle)))
     names = [name for name in env if name == NVIDIA_VISIBLE_DEVICES or name.startswith("DOCKER_RESOURCE_")]
     if not (mounted or names or _is_legacy(env)):
@@ -130,7 +127,9 @@ def _of_names(value: str, chosen_by: str) -> Optional[GpuRequest]:
 
 
 def _mounted(bundle: Bundle) -> Iterator[str]:
-    """Yield the names of GPUs that mounts of /dev/null have: Kubernetes' plugin so requests them, with volumes."""
+    """Yield the names of GPUs in the targets of /dev/null mounts: Kubernetes device plugins can request GPUs by
+    volumes.
+    """
     for mount in bundle.mounts:
         path = normpath(mount.destination)
         name = path[len(REQUEST_MOUNTS) :].strip("/")
@@ -144,7 +143,7 @@ def _mounted(bundle: Bundle) -> Iterator[str]:
 
 
 def _is_legacy(env: Mapping[str, str]) -> bool:
-    """Return whether the image is one of the first for CUDA: without a word it requests all GPUs."""
+    """Return whether the image has the variables of early CUDA images, which request all GPUs without saying so."""
     return bool(env.get(_LEGACY)) and not env.get(_REQUIRE)
 
 
@@ -155,7 +154,7 @@ def _is_privileged(bundle: Bundle) -> bool:
 
 
 def _need_privilege(bundle: Bundle, env: Mapping[str, str]) -> None:
-    """Errors: `UsageError` (code `wrap-gpus`) for rights over MIG as a whole in a container without privileges."""
+    """Errors: `UsageError` (code `wrap-gpus`) for rights over all of MIG in a container without privileges."""
     name = next((name for name in MIG_VARIABLES if env.get(name)), None)
     if name is not None and not _is_privileged(bundle):
         problem, why = f"`{assignment(name, env[name])}` is not granted", "the container lacks CAP_SYS_ADMIN"

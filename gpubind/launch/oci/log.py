@@ -19,7 +19,7 @@ _SCHEMES = ("journald:", "syslog:")
 
 
 def log(line: Sequence[str], level: str, text: str) -> None:
-    """Append *text* to the log file of *line*, the arguments of runc or crun, if they name one."""
+    """Append *text* to the log file that *line*, the arguments of runc or crun, names, if any."""
     _, values = read(line)
     path = values.get("log", "").removeprefix("file:")
     if not path or path.startswith(_SCHEMES):

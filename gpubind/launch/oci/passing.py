@@ -1,7 +1,8 @@
-"""`gpubind oci-runtime` for a container that requests no GPU: runc or crun takes over, and next to nothing is loaded.
+"""`gpubind oci-runtime` for a container that requests no GPU: this process becomes runc or crun, with almost no
+imports.
 
-An engine calls its runtime for every container and several times for each. So the bytes of config.json decide here, by
-the names that every request has; a config.json without one of them is not changed.
+An engine calls its runtime several times for every container. So a search of config.json for the names of which each
+request has one decides here; a config.json without them is not changed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 CONFIG = "config.json"
 RUNTIMES = ("runc", "crun")
-"""The programs that start the container, in the order in which they are looked for."""
+"""The programs that start the container, in the order of the search."""
 VALUED = frozenset(
     (
         *("b", "bundle", "cgroup-manager", "config", "console-socket", "criu", "f", "log", "log-format", "log-level"),
@@ -28,20 +29,20 @@ SWITCHES = frozenset(("?", "debug", "help", "h", "systemd-cgroup", "usage", "ver
 """Their options without a value, before the subcommand."""
 STARTS = ("create", "run")
 READ_LIMIT = 64 << 20
-"""Bytes of a config.json that are searched."""
+"""The most bytes of a config.json that are searched."""
 MARKS = (
     *(b"NVIDIA_VISIBLE_DEVICES", b"AMD_VISIBLE_DEVICES", b"DOCKER_RESOURCE_"),
     *(b"CUDA_VERSION", b"cdi.k8s.io/", b"/nvidia-container-devices"),
 )
 """The names of which each request has one."""
 _PLAIN_ESCAPES = (b"\\u003c", b"\\u003e", b"\\u0026", b"\\u2028", b"\\u2029")
-"""What Go escapes: none of these characters is in a name of `MARKS`."""
+"""The escapes that Go writes: no name of `MARKS` contains these characters."""
 
 
 def hand_over(args: Sequence[str]) -> None:
-    """Become the runtime for *args*, the arguments of `gpubind oci-runtime`; do nothing where GPUs may be requested.
+    """Become the runtime for *args*, the arguments of `gpubind oci-runtime`.
 
-    Nothing is done either where something must be reported.
+    Return if GPUs may be requested, or if an error must be reported.
     """
     options, line = split(args)
     if (options and (len(options) != 2 or options[0] != "--runtime")) or not line:
@@ -62,7 +63,7 @@ def with_dashes(args: Sequence[str]) -> list[str]:
 
 
 def split(args: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return gpubind's options in *args*, and the arguments of the runtime: those after `--`, if that is there."""
+    """Return gpubind's options in *args*, and the arguments of the runtime, which may follow a `--`."""
     if "--" in args:
         at = list(args).index("--")
         return args[:at], args[at + 1 :]
@@ -72,7 +73,7 @@ def split(args: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 
 
 def read(line: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """Return the subcommand of *line*, arguments of runc or crun, and the options that have a value."""
+    """Return the subcommand of *line*, the arguments of runc or crun, and its options with a value."""
     values: dict[str, str] = {}
     subcommand, is_sure, at = "", True, 0
     while at < len(line):
@@ -90,27 +91,27 @@ def read(line: Sequence[str]) -> tuple[str, dict[str, str]]:
                 at += 1
             values[name] = value
         elif not subcommand and not equals and name not in SWITCHES:
-            is_sure = False  # the next word may be its value
+            is_sure = False  # the next argument may be its value
     if not is_sure and subcommand not in STARTS:
         subcommand = next((arg for arg in line if arg in STARTS), subcommand)
     return subcommand, values
 
 
 def bundle_of(values: dict[str, str]) -> str:
-    """Return the directory of the bundle that runc or crun starts with the options *values*."""
+    """Return the directory of the bundle in *values*, options of runc or crun."""
     return values.get("bundle", values.get("b")) or "."
 
 
 def config_of(values: dict[str, str]) -> str:
-    """Return the path of the configuration that runc or crun reads with the options *values*."""
+    """Return the path of the configuration by *values*, options of runc or crun."""
     name = values.get("config", values.get("f")) or CONFIG
     return name if name.startswith("/") else f"{bundle_of(values).rstrip('/')}/{name}"
 
 
 def may_request(path: str) -> bool:
-    """Return whether the configuration *path* may request GPUs. One that could not be read may.
+    """Return whether the configuration *path* may request GPUs. An unreadable one may.
 
-    One that does not exist requests nothing: the runtime reports it.
+    A missing one requests nothing: the runtime reports it.
     """
     try:
         data = text_of(path, READ_LIMIT)
@@ -129,7 +130,7 @@ def may_request(path: str) -> bool:
 
 
 def _become(path: str, line: Sequence[str]) -> None:
-    """Replace this process by the program *path* with the arguments *line*; return if the kernel refuses."""
+    """Become the program *path* with the arguments *line*; return if the kernel refuses."""
     try:
         become(path, (path, *line), callers_environ())
     except OSError:

@@ -1,5 +1,5 @@
-"""`gpubind wrap -- RUNTIME ARGS...`: an existing command line, read by its program's own rules.
+"""`gpubind wrap -- RUNTIME ARGS...`: an existing command line, parsed by the rules of its program.
 
-`command.parse_command` returns the start in it, `command.rewritten` the same words without the GPU flags and with
-others in their place. Nothing is inspected or started, but by `passing.pass_through` for a line without GPUs.
+`command.parse_command` returns the start in it; `command.rewrite` replaces the GPU flags with other arguments. Only
+`passing.pass_through` inspects or starts anything, for a line without GPUs.
 """

@@ -1,8 +1,8 @@
-"""A runtime's own command line: the container that it starts, the GPUs that it asks for, and its new form with a plan.
+"""A runtime's own command line: its container, the requested GPUs, and its new form with a plan.
 
-`parse_command` returns a start that asks for GPUs, or None for a line to be started unchanged. It raises an error for a
-line that asks for GPUs and cannot be read; one of a runtime without GPU flags is then started unchanged. So `alias
-singularity='gpubind wrap -- singularity'` is safe: every line that worked before works as before.
+`parse_command` returns a start that requests GPUs, or None for a line to start unchanged. It raises an error for a line
+that requests GPUs and cannot be parsed; one of a runtime without GPU flags then starts unchanged. So `alias
+singularity='gpubind wrap -- singularity'` is safe: every line that worked before still works.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TROUBLES: dict[FailureKind, str] = {
     "bad-value": "it is neither true nor false",
 }
 _NO_START = ("about", "feature", "help", "usage", "version")
-"""Options with which a program answers a question, and starts nothing."""
+"""Options that make a program print information and start nothing."""
 
 _LOOKS_LIKE_GPUS = re.compile(
     r"--(nv|rocm|nvccli|gpus)(=.*)?|--runtime=(nvidia|amd).*|--device=[a-z.]*(nvidia|amd)\.com/gpu=.*", re.DOTALL
@@ -53,29 +53,29 @@ _LOOKS_LIKE_GPUS = re.compile(
 
 
 class WrappedCommand(NamedTuple):
-    """A command line that starts a container, which is to get a plan."""
+    """A command line that starts a container and needs a plan."""
 
     argv: tuple[str, ...]
     """The whole line, as given."""
     prefixes: tuple[Prefix, ...]
-    """The programs before the runtime's."""
+    """The programs before that of the runtime."""
     program_at: int
     runtime: str
     """The name of the program; `docker` for nvidia-docker."""
     subcommand: tuple[str, ...]
     globals: tuple[ParsedOption, ...]
-    """The program's own options, before the subcommand."""
+    """The options before the subcommand."""
     options: tuple[ParsedOption, ...]
     image: Optional[str]
-    """An image, a rootfs directory or, of crun and runc, a bundle; None if no word names it."""
+    """An image, a root directory or, for crun and runc, a bundle; None if no argument names it."""
     image_at: Optional[int]
-    """Its position, if it is a word by itself."""
+    """Its position, if it is an operand."""
     name: Optional[str]
     """The name of an instance, or of a container of crun or runc."""
     command: tuple[str, ...]
-    """The command in the container, as far as the line names one."""
+    """The command in the container; empty if the line names none."""
     insert_index: int
-    """Where other options go: after the user's, so that those do not undo them."""
+    """Where further options go: after the user's, so that those do not override them."""
     gpus: gpus.GpuRequest
 
     @property
@@ -86,7 +86,7 @@ class WrappedCommand(NamedTuple):
 
     @property
     def image_place(self) -> Optional[str]:
-        """The image, as a path where it is `DIR`, `DIR:O` or `DIR:idmap` of --rootfs."""
+        """The image; a path for `DIR`, `DIR:O` or `DIR:idmap` of --rootfs."""
         if self.image is None or not self.is_rootfs:
             return self.image
         path = self.image.partition(":")[0]
@@ -94,12 +94,12 @@ class WrappedCommand(NamedTuple):
 
     @property
     def is_entered(self) -> bool:
-        """Whether it starts an instance, which later commands enter."""
+        """Whether the line starts an instance, which later commands enter."""
         return PROGRAMS[self.runtime].subcommands[self.subcommand].operands == "instance"
 
     @property
     def global_options(self) -> dict[str, str]:
-        """The last value of each option that the program takes before its subcommand; podman takes some after it."""
+        """The last value of each option of the program itself; podman accepts some after its subcommand."""
         global_names = PROGRAMS[self.runtime].option_table.names
         return {option.name: option.value for option in (*self.globals, *self.options) if option.name in global_names}
 
@@ -114,14 +114,14 @@ def parse_command(
 ) -> Optional[WrappedCommand]:
     """Return the start in *argv*; None if gpubind has nothing to add to it.
 
-    That is: its subcommand starts no container; it asks for help; it asks for no GPU; it enters a running container;
-    its root is this machine's own; or it cannot be read, but in every reading it asks for no GPU. *environ* is the
+    None means that the subcommand starts no container, prints help, requests no GPU, enters a running container or uses
+    this machine's own root; or that the line cannot be parsed, but requests no GPU in any reading. *environ* is the
     caller's environment; *site* has the GPU flags that the configuration of Apptainer or SingularityCE always adds.
 
-    Errors: `UsageError`, each with the word: no runtime in it (`wrap-no-runtime`, `wrap-prefix`, `wrap-shell`,
-    `wrap-program`); and, only where GPUs are asked for: an option that cannot be read (`wrap-option`), a request that
-    cannot be understood (`wrap-gpus`), a running container (`wrap-running`), no image or command (`wrap-no-image`),
-    several commands in one line (`wrap-several`), options in a file (`wrap-unseen`).
+    Errors: `UsageError` with the argument, for a line without a runtime (`wrap-no-runtime`, `wrap-prefix`,
+    `wrap-shell`, `wrap-program`). Only if GPUs are requested: for an option that cannot be parsed (`wrap-option`), a
+    bad request (`wrap-gpus`), a running container (`wrap-running`), no image or command (`wrap-no-image`), several
+    commands in one line (`wrap-several`), options in a file (`wrap-unseen`).
     """
     args = tuple(argv)
     prefixes, at = read_prefixes(args)
@@ -162,7 +162,7 @@ def parse_command(
 
 
 def asks_by_flag(argv: Sequence[str]) -> bool:
-    """Return whether the runtime in *argv* gives GPUs only by a flag: a line without one needs no plan."""
+    """Return whether the runtime in *argv* gives GPUs only by a flag, so that a line without one needs no plan."""
     args = tuple(argv)
     return PROGRAMS[basename(args[read_prefixes(args)[1]])].requests_gpus_by_flag
 
@@ -177,7 +177,8 @@ def user_options(wrapped: WrappedCommand) -> tuple[str, ...]:
 
 
 def split_options(runtime: str, action: str, args: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return *args* of `gpubind exec -- OPTIONS IMAGE CMD...` as the options of *runtime*, and those after them.
+    """Return the options of *runtime* in *args* of `gpubind exec -- OPTIONS IMAGE CMD...`, and the arguments after
+    them.
 
     Errors: `UsageError` (code `incomplete-argument`) for an option that *runtime* does not have for that action.
     """
@@ -190,17 +191,17 @@ def split_options(runtime: str, action: str, args: Sequence[str]) -> tuple[tuple
 
 
 def format_command(wrapped: WrappedCommand, argv: Sequence[str]) -> str:
-    """Return *argv*, which `rewrite` made of *wrapped*, for a reader and a shell: each option on a line."""
+    """Return *argv*, the result of `rewrite` for *wrapped*, as shell text with one option a line."""
     before = len(wrapped.argv[: wrapped.program_at + 1]) + len(wrapped.subcommand)
     after = len(argv) - len(wrapped.argv[wrapped.insert_index :])
     return format_multiline(argv, before, after)
 
 
 def rewrite(wrapped: WrappedCommand, insert: Sequence[str] = (), *, remove: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the words of *wrapped* without its GPU flags, and with *insert* after its options.
+    """Return the arguments of *wrapped* without its GPU flags, and with *insert* after its options.
 
-    *remove* names more options to take out: runc refuses a second --bundle. Errors: `UsageError` (`wrap-option`) for
-    one that shares its word with others.
+    *remove* names more options to remove: runc refuses a second --bundle. Errors: `UsageError` (`wrap-option`) for a
+    short option that shares its argument with others.
     """
     removed: set[int] = set()
     for option in (*wrapped.gpus.flags, *(option for option in wrapped.options if option.name in remove)):
@@ -211,16 +212,17 @@ def rewrite(wrapped: WrappedCommand, insert: Sequence[str] = (), *, remove: Coll
         removed |= set(range(option.position, option.position + len(option.args)))
     args = list(wrapped.argv)
     if basename(args[wrapped.program_at]) == "nvidia-docker":
-        args[wrapped.program_at] = "docker"  # the other one would add --runtime=nvidia again
+        args[wrapped.program_at] = "docker"  # nvidia-docker would add --runtime=nvidia again
     before = [arg for at, arg in enumerate(args[: wrapped.insert_index]) if at not in removed]
     after = [arg for at, arg in enumerate(args) if at >= wrapped.insert_index and at not in removed]
     return (*before, *insert, *after)
 
 
 def insert_gpubind(wrapped: WrappedCommand, gpubind: Sequence[str]) -> tuple[str, ...]:
-    """Return the same command line with *gpubind* after the prefix: `srun gpubind wrap -- singularity ...`.
+    """Return the line of *wrapped* with *gpubind* after the prefix: `srun gpubind wrap -- singularity ...`.
 
-    `srun` or `env A=b` start it with other GPUs, or another environment, than this process: there the plan is right.
+    `srun` or `env A=b` start it with other GPUs, or another environment, than this process: only there is a plan
+    correct.
     """
     return (*wrapped.argv[: wrapped.program_at], *gpubind, *wrapped.argv[wrapped.program_at :])
 
@@ -230,7 +232,7 @@ def _asks_for_help(line: ParsedCommandLine) -> bool:
 
 
 def read_prefixes(argv: tuple[str, ...]) -> tuple[tuple[Prefix, ...], int]:
-    """Return the programs before the runtime's, and the position of that. Errors: as `parse_command`."""
+    """Return the programs before the runtime, and the position of the runtime. Errors: as `parse_command`."""
     prefixes: list[Prefix] = []
     at = 0
     while at < len(argv) and basename(argv[at]) not in PROGRAMS:
@@ -258,7 +260,7 @@ def _changed(environ: Mapping[str, str], prefixes: Sequence[Prefix]) -> Mapping[
 
 
 def _subcommand(program: RuntimeProgram, head: ParsedCommandLine) -> Optional[tuple[tuple[str, ...], int]]:
-    """Return the subcommand that starts a container, and where its options begin; None for any other."""
+    """Return the subcommand that starts a container, and the position after it; None for any other."""
     for at in head.operand_indexes[:1]:
         for end in (at + 1, at + 2):
             if head.argv[at:end] in program.subcommands:
@@ -267,9 +269,9 @@ def _subcommand(program: RuntimeProgram, head: ParsedCommandLine) -> Optional[tu
 
 
 def _may_ask(program: RuntimeProgram, start: Optional[StartSubcommand], line: ParsedCommandLine) -> bool:
-    """Return whether a line that cannot be read may ask for GPUs: in one of its readings, with a value or without.
+    """Return whether a line that cannot be parsed may request GPUs, if each unknown option may have a value or not.
 
-    *start*: the subcommand whose options they are; None before it.
+    *start*: the subcommand of the options; None before it.
     """
     if start is not None and not program.requests_gpus_by_flag:
         return start.operands != "joined"
@@ -302,7 +304,7 @@ def _may_ask(program: RuntimeProgram, start: Optional[StartSubcommand], line: Pa
 def _read_on(
     program: RuntimeProgram, start: Optional[StartSubcommand], argv: Sequence[str], at: int
 ) -> ParsedCommandLine:
-    """Return the options of *start*, or of the program itself, from position *at* on."""
+    """Parse the options of *start*, or of the program itself, from position *at* on."""
     if start is None:
         return parse_options(program.reader._replace(permutes=False), program.option_table, argv, at)
     # docker exec has no --gpus; the user's intention is clear.
@@ -317,9 +319,9 @@ def _read_on(
 def _unreadable(
     argv: tuple[str, ...], at: int, trouble: ParseFailure, start: Optional[StartSubcommand] = None
 ) -> UsageError:
-    """Return the error about the options of the program at *at*, which may ask for GPUs.
+    """Return the error about an option of the program at *at* in a line that may request GPUs.
 
-    Of a line that asks for none, the program itself best reports the fault, or it has more options than gpubind knows.
+    Without GPUs, the program itself reports the fault best, or has more options than gpubind knows.
     """
     arg, where = argv[trouble.position], argument_location(trouble.position)
     if start is not None and start.operands == "joined":
@@ -378,7 +380,7 @@ def _started(
 
 
 def _rootfs(line: ParsedCommandLine) -> Optional[str]:
-    """Return the root of a container of bwrap, systemd-nspawn or proot, if it is one directory or image."""
+    """Return the root of a container of bwrap, systemd-nspawn or proot, if it is a single directory or image."""
     root: Optional[str] = None
     layers: list[str] = []
     for option in line.options:
@@ -403,7 +405,6 @@ def _request(
     environ: Mapping[str, str],
     site: Collection[str],
 ) -> Optional[gpus.GpuRequest]:
-    """Return the GPUs that *wrapped* asks for; None if it asks for none."""
     if program.family == "singularity":
         return gpus.singularity_request(wrapped.runtime, line, environ, site)
     if program.family == "docker":
@@ -421,7 +422,7 @@ def _request(
 
 
 def _need_all(wrapped: WrappedCommand, program: RuntimeProgram, start: StartSubcommand) -> None:
-    """Errors: `UsageError`, if a line that is to get a plan lacks something, or reads options from a file."""
+    """Errors: `UsageError` if *wrapped* is incomplete, has several commands or reads options from a file."""
     command_name = f"`{' '.join((wrapped.argv[wrapped.program_at], *wrapped.subcommand))}`"
     if start.operands in ("image", "instance") and wrapped.image is None:
         raise UsageError(

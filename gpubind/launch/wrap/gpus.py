@@ -1,13 +1,13 @@
-"""The GPUs that a command line asks for: the words that do so, and their meaning for gpubind.
+"""The options and variables of a command line that request GPUs, and their meaning for gpubind.
 
 A function for each family of runtimes returns a `GpuRequest`; `with_image` completes it by the image's variables.
 
-Sources: Apptainer 1.4.5 and podman 5.4.2, run (`--nvccli` implies `--nv`, `--no-nv` does not cancel it; podman's
---gpus X is --device nvidia.com/gpu=X); docker/cli `opts/gpus.go`; moby `daemon/nvidia_linux.go` (a count means the
-first GPUs, and what --gpus says comes after -e); nerdctl 2.3.5 `pkg/cmd/container/run_gpus.go` (so does its count); the
-user guide of NVIDIA's Container Toolkit for its variables and its names of CDI devices; nvidia-docker 2; ch-run(1)
-0.45; the guide of AMD's Container Toolkit and `internal/oci/oci.go` for AMD_VISIBLE_DEVICES; ROCm's "Running ROCm
-Docker containers" for --device=/dev/kfd.
+Sources: Apptainer 1.4.5 and podman 5.4.2, run (`--nvccli` implies `--nv`, `--no-nv` does not cancel it; podman's --gpus
+X is --device nvidia.com/gpu=X); docker/cli `opts/gpus.go`; moby `daemon/nvidia_linux.go` (a count means the first GPUs,
+and --gpus overrides -e); nerdctl 2.3.5 `pkg/cmd/container/run_gpus.go` (the same for its count); the user guide of
+NVIDIA's Container Toolkit for its variables and its names of CDI devices; nvidia-docker 2; ch-run(1) 0.45; the guide of
+AMD's Container Toolkit and `internal/oci/oci.go` for AMD_VISIBLE_DEVICES; ROCm's "Running ROCm Docker containers" for
+--device=/dev/kfd.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SWITCHES = tuple(_VENDOR_OF)
 """Apptainer's and SingularityCE's flags for GPUs."""
 _COUNT_LIMIT = 1024
 SHOWN = 80
-"""The characters of a value that a message repeats."""
+"""The most characters of a value that a message repeats."""
 _RUNTIMES: Mapping[Vendor, re.Pattern[str]] = {
     "nvidia": re.compile(r"nvidia(-container-runtime(\.(cdi|legacy|experimental))?|-cdi|-legacy|-experimental)?"),
     "amd": re.compile(r"amd(-container-runtime)?"),
@@ -47,7 +47,7 @@ _NVIDIA_NODE = re.compile(r"/dev/nvidia([0-9]{1,4})", re.ASCII)
 _NVIDIACTL = "/dev/nvidiactl"
 _RENDER = re.compile(rf"{_DRI}/(renderD[0-9]{{1,9}})", re.ASCII)
 _TYPED = re.compile(r"(?:gpu|mig)([0-9]+(?::[0-9]+)?)")
-"""Names of devices as `nvidia-ctk cdi generate --device-name-strategy=type-index` gives them."""
+"""Names of CDI devices by `nvidia-ctk cdi generate --device-name-strategy=type-index`."""
 _GPU_KINDS: Mapping[str, Vendor] = {
     **{kind: vendor for vendor, kind in KINDS.items()},
     "runtime.nvidia.com/gpu": "nvidia",
@@ -56,39 +56,39 @@ _GPU_KINDS: Mapping[str, Vendor] = {
 
 
 class GpuRequest(NamedTuple):
-    """The GPUs that a command line asks for."""
+    """The GPUs that a command line requests."""
 
     vendors: tuple[Vendor, ...] = ()
-    """Empty: every vendor that is found."""
+    """Empty for every vendor that is found."""
     gpus: Optional[str] = None
-    """A value of `gpubind --gpus`; None where the environment, the image or a CDI spec chooses."""
+    """A value of `gpubind --gpus`; None if the environment, the image or a CDI spec chooses."""
     caps: Optional[tuple[Capability, ...]] = None
-    """The capabilities by name; None where the default or the image chooses."""
+    """The requested capabilities; None if the default or the image chooses."""
     cdi: tuple[str, ...] = ()
-    """The names of CDI devices. Where `gpus` is None, only a CDI spec specifies their GPUs."""
+    """The names of CDI devices. If `gpus` is None, only a CDI spec identifies their GPUs."""
     flags: tuple[ParsedOption, ...] = ()
-    """The options that ask for them, to be taken out; not variables, which the command may read."""
+    """The options to remove. Variables stay: the command may read them."""
     chosen_by: str = ""
-    """The variable that chooses `gpus`, with its value; empty where an option does."""
+    """The variable that chooses `gpus`, with its value; empty if an option does."""
     by_count: bool = False
-    """Whether the line gives a number of GPUs; `gpus` then names the first ones, as docker gives those."""
+    """Whether the line gives a number of GPUs; `gpus` then names the first ones, as docker assigns them."""
     reads_image: bool = False
-    """Whether the image's own variables take effect, as NVIDIA's toolkit reads them."""
+    """Whether the image's own variables apply, as NVIDIA's toolkit reads them."""
     image_decides: bool = False
-    """Whether only the image's variable chooses the GPUs: with a mere `--runtime=nvidia` or `--runtime=amd`."""
+    """Whether only the image's variable chooses the GPUs: the line has just `--runtime=nvidia` or `--runtime=amd`."""
     brings_nodes: bool = False
-    """Whether the line's own words bring the GPUs' nodes: they stay, and the line works without a plan, too."""
+    """Whether the line's own options add the device nodes of the GPUs: they stay, and it works without a plan."""
     is_requested: bool = True
-    """Whether something asks for GPUs; else a runtime without options for GPUs is started."""
+    """Whether anything requests GPUs; False for a runtime without GPU options."""
 
     @property
     def is_optional(self) -> bool:
-        """Whether the line works without a plan, too, and starts as it is where there is none."""
+        """Whether the line also works without a plan, and starts unchanged if there is none."""
         return self.brings_nodes or not self.is_requested
 
 
 def is_gpu_flag(family: str, option: ParsedOption) -> bool:
-    """Return whether *option* asks a runtime of that *family* for GPUs."""
+    """Return whether *option* requests GPUs from a runtime of that *family*."""
     if family == "singularity" and option.name in SWITCHES:
         return parse_bool(option.value) is True
     if option.name == "device":
@@ -102,9 +102,9 @@ def is_gpu_flag(family: str, option: ParsedOption) -> bool:
 def singularity_request(
     program: str, line: ParsedCommandLine, environ: Mapping[str, str], site: Collection[str] = ()
 ) -> Optional[GpuRequest]:
-    """Return what a start with Apptainer or SingularityCE asks for; None for nothing. Errors: as `_devices`.
+    """Return the request of an Apptainer or SingularityCE line; None for no GPUs. Errors: as `_devices`.
 
-    Only `--no-nv` and `--no-rocm` take away the flags of the *site*, which its configuration always adds.
+    Only `--no-nv` and `--no-rocm` cancel the flags of the *site*, which its configuration always adds.
     """
     options = user_option_values(program, line, environ)
     on = {name for name in SWITCHES if options.has(name)}
@@ -122,9 +122,9 @@ def singularity_request(
 def docker_request(
     options: Sequence[ParsedOption], environ: Mapping[str, str], *, nvidia: bool = False
 ) -> Optional[GpuRequest]:
-    """Return what `docker run` asks for; None for nothing. *nvidia*: whether the program is nvidia-docker.
+    """Return the request of `docker run`; None for no GPUs. *nvidia*: whether the program is nvidia-docker.
 
-    Errors: `UsageError` (code `wrap-gpus`) for requests that docker refuses, too, or that a plan does not support.
+    Errors: `UsageError` (code `wrap-gpus`) for requests that docker refuses or that a plan does not support.
     """
     flags = [option for option in options if option.name == "gpus"]
     if len(flags) > 1:
@@ -138,13 +138,13 @@ def docker_request(
 
 
 def nerdctl_request(options: Sequence[ParsedOption], environ: Mapping[str, str]) -> Optional[GpuRequest]:
-    """Return what `nerdctl run` asks for; None for nothing. It adds up several --gpus. Errors: as `docker_request`."""
+    """Return the request of `nerdctl run`; several --gpus add up. None for no GPUs. Errors: as `docker_request`."""
     requests = [_of_docker(option) for option in options if option.name == "gpus"]
     return _oci_request(options, requests, _environment(options, environ), has_lists=True)
 
 
 def podman_request(options: Sequence[ParsedOption], environ: Mapping[str, str]) -> Optional[GpuRequest]:
-    """Return what `podman run` asks for; None for nothing. Errors: as `docker_request`."""
+    """Return the request of `podman run`; None for no GPUs. Errors: as `docker_request`."""
     flags = [option for option in options if option.name == "gpus"]
     names = [name for option in flags for name in parse_list(option.value)]
     for name in names:
@@ -156,7 +156,7 @@ def podman_request(options: Sequence[ParsedOption], environ: Mapping[str, str]) 
                 where=argument_location(flags[0].position),
                 hint=hint,
             )
-    # podman gives AMD's GPUs by the same words, where there are none of NVIDIA's.
+    # On a host without NVIDIA GPUs, the same options of podman give AMD GPUs.
     requests = [GpuRequest(gpus="all" if "all" in names else ",".join(names))] if names else []
     return _oci_request(options, requests, _environment(options, environ), is_cdi=True)
 
@@ -170,10 +170,10 @@ def _oci_request(
     has_lists: bool = False,
     is_cdi: bool = False,
 ) -> Optional[GpuRequest]:
-    """Return what docker and podman have in common: CDI devices, the vendors' runtimes, and their variables in *env*.
+    """Return the request of CDI devices, a vendor's runtime, and its variables in *env*: docker and podman share these.
 
-    *requests* are those of --gpus. They, and CDI devices, take precedence over those variables. *has_lists*: whether a
-    value of --device is a list. *is_cdi*: whether --gpus names CDI devices, of which no variable gives only a part.
+    *requests*, those of --gpus, and CDI devices take precedence over the variables. *has_lists*: whether a value of
+    --device is a list. *is_cdi*: whether --gpus names CDI devices, of which no variable can choose only a part.
     """
     runtimes = [option for option in options if option.name == "runtime"]
     vendor = "nvidia" if nvidia else _runtime_vendor(runtimes[-1].value) if runtimes else None
@@ -190,7 +190,7 @@ def _oci_request(
         return _of_nodes(options)
     lists = [request.gpus for request in requests]
     listed = dict.fromkeys(name for gpu_list in lists for name in (gpu_list or "").split(","))
-    # Capabilities that --gpus names take precedence over the variable.
+    # The capabilities of --gpus take precedence over the variable.
     caps = next((request.caps for request in requests if request.caps is not None), None)
     if caps is None and has_part:
         value = env.get(CAPS_VARIABLE, "")
@@ -214,9 +214,8 @@ def _oci_request(
 
 
 def _of_nodes(options: Sequence[ParsedOption]) -> Optional[GpuRequest]:
-    """Return the request of a way without a vendor's toolkit: --device=/dev/kfd with --device=/dev/dri or nodes in it,
-    as AMD documents it; --device=/dev/nvidiactl with the nodes of GPUs. A node with another name in the container is
-    the user's own construction, and asks for no GPU.
+    """Return the request of device nodes: for AMD /dev/kfd with /dev/dri or nodes in it (as AMD documents it), for
+    NVIDIA /dev/nvidiactl with the nodes of GPUs. A node that is renamed in the container requests no GPU.
     """
     nodes = [option.value.split(":") for option in options if option.name == "device"]
     paths = [path.rstrip("/") for path, *_ in nodes]
@@ -236,10 +235,10 @@ def _of_nodes(options: Sequence[ParsedOption]) -> Optional[GpuRequest]:
 
 
 def with_image(request: GpuRequest, env: Optional[Mapping[str, str]]) -> Optional[GpuRequest]:
-    """Return *request* for an image with the environment *env*; None if it then asks for no GPU.
+    """Return *request* for an image with the environment *env*; None if it then requests no GPU.
 
-    With only a vendor's runtime, NVIDIA_VISIBLE_DEVICES or AMD_VISIBLE_DEVICES of the image chooses; all GPUs where the
-    image is not known (*env* is None). NVIDIA_DRIVER_CAPABILITIES of the image takes effect where the line names none.
+    With only a vendor's runtime, the image's NVIDIA_VISIBLE_DEVICES or AMD_VISIBLE_DEVICES chooses; if the image is
+    unknown (*env* is None), all GPUs are chosen. The image's NVIDIA_DRIVER_CAPABILITIES applies if the line names none.
     Errors: `UsageError` (code `wrap-gpus`).
     """
     if not request.reads_image:
@@ -259,21 +258,21 @@ def with_image(request: GpuRequest, env: Optional[Mapping[str, str]]) -> Optiona
 
 
 def as_written(error: UsageError, request: GpuRequest, runtime: str) -> UsageError:
-    """Return *error* about the GPUs of *request*, with the words of the line of *runtime* in place of `--gpus`."""
+    """Return *error* about the GPUs of *request*, with the options of the line of *runtime* in place of `--gpus`."""
     if error.code not in ("unknown-gpu", "ambiguous-gpu", "inseparable-gpus"):
         return error
     source = request.chosen_by or " ".join(arg for option in request.flags[:1] for arg in option.args)
     is_unknown = error.code == "unknown-gpu"
     problem = "this host has fewer GPUs" if request.by_count and is_unknown else error.what.partition(": ")[2]
     is_index = is_unknown and all(name.isdigit() for name in (request.gpus or "").split(","))
-    why = "" if is_index else error.why  # that of an index is about gpubind's own `--gpus`, which takes no count
+    why = "" if is_index else error.why  # an index: this is about gpubind's own `--gpus`, which takes no count
     is_podmans = is_index and runtime == "podman" and any(option.name == "gpus" for option in request.flags[:1])
     reads = "podman reads a number as the GPU with that index, and docker as a count; " if is_podmans else ""
     return UsageError(error.code, f"`{source}`: {problem}", why=why, hint=reads + error.hint)
 
 
 def charliecloud_request(options: Sequence[ParsedOption]) -> GpuRequest:
-    """Return what ch-run asks for. Errors: `UsageError` (`wrap-gpus`) for --cdi with a file, which is not read."""
+    """Return the request of ch-run. Errors: `UsageError` (`wrap-gpus`) for --cdi with a file, which is not read."""
     flags = tuple(option for option in options if option.name == "cdi")
     for option in flags:
         if option.value and option.value not in _GPU_KINDS:
@@ -286,12 +285,11 @@ def charliecloud_request(options: Sequence[ParsedOption]) -> GpuRequest:
 
 
 def _runtime_vendor(value: str) -> Optional[Vendor]:
-    """Return the vendor whose GPUs --runtime=*value* asks for, by the installer's name of it or by its path."""
     return next((vendor for vendor, names in _RUNTIMES.items() if names.fullmatch(basename(value))), None)
 
 
 def cdi_gpu(text: str) -> Optional[CdiName]:
-    """Return the qualified CDI name *text*, if its kind is a GPU's."""
+    """Return *text*, parsed as a qualified CDI name, if its kind is a GPU's."""
     try:
         name = parse_cdi_name(text)
     except FormatError:
@@ -304,7 +302,7 @@ def _devices(
 ) -> tuple[tuple[ParsedOption, ...], tuple[str, ...]]:
     """Return the --device options that name GPUs by CDI, and those names. *lists*: whether a value is a list.
 
-    Errors: `UsageError` (code `wrap-gpus`) for a list of GPUs and others, from which no word can be taken out.
+    Errors: `UsageError` (code `wrap-gpus`) for a list of GPUs and other devices: such an option cannot be removed.
     """
     flags: list[ParsedOption] = []
     names: list[str] = []
@@ -326,7 +324,7 @@ def _devices(
 
 
 def of_cdi(names: Sequence[str]) -> GpuRequest:
-    """Return the GPUs of CDI devices: by index or UUID where their names have one, else only a spec specifies them."""
+    """Return the request of CDI devices: by the indexes or UUIDs in their names, else only a spec identifies them."""
     cdi_names = [name for name in map(cdi_gpu, names) if name is not None]
     vendors = tuple(dict.fromkeys(_GPU_KINDS[name.kind] for name in cdi_names))
     ids = [_id_of(name.device) for name in cdi_names]
@@ -336,7 +334,7 @@ def of_cdi(names: Sequence[str]) -> GpuRequest:
 
 
 def _id_of(device: str) -> Optional[str]:
-    """Return a CDI device in the spelling of `--gpus`, if its name is an index or a UUID."""
+    """Return a CDI device as a value of `--gpus`, if its name is `all`, an index or a UUID."""
     typed = _TYPED.fullmatch(device)
     text = typed[1] if typed else device
     return text if text == "all" or parse_gpu_id(text) is not None else None
@@ -356,7 +354,7 @@ def _of_docker(option: ParsedOption) -> GpuRequest:
     driver = fields.get("driver", "")
     if driver not in ("", "nvidia", "amd", "cdi") or "options" in fields:
         raise _bad_gpus(option, f"gpubind does not support {'options' if 'options' in fields else f'driver={driver}'}")
-    keywords = {driver, *fields.get("capabilities", "").split(",")}  # each vendor's driver has its name as a capability
+    keywords = {driver, *fields.get("capabilities", "").split(",")}  # a driver's name is also one of its capabilities
     vendors = tuple(vendor for vendor in _RUNTIMES if vendor in keywords)[:1]
     request = GpuRequest(vendors, "all", capabilities_of(fields.get("capabilities", ""), option))
     if "device" in fields:
@@ -379,7 +377,7 @@ def _of_docker(option: ParsedOption) -> GpuRequest:
 
 
 def assignment(name: str, value: str) -> str:
-    """Return the variable *name* with its *value* for a message, without the end of a long one."""
+    """Return the variable *name* with its *value* for a message, shortened if it is long."""
     return f"{name}={value}" if len(value) <= SHOWN else f"{name}={value[:SHOWN]}..."
 
 
@@ -398,7 +396,7 @@ def of_visible(value: str, vendor: Vendor) -> GpuRequest:
         return GpuRequest((vendor,), names[0])
     if any(cdi_gpu(name) for name in names) and all(map(cdi_gpu, names)):
         return of_cdi(names)
-    if vendor == "amd":  # AMD's toolkit ignores what is no GPU of the host's
+    if vendor == "amd":  # AMD's toolkit ignores unknown GPUs
         return GpuRequest((vendor,), ",".join(names))
     return GpuRequest((vendor,), _list(names, assignment(TOOLKIT_VARIABLES[vendor], value)))
 
@@ -414,7 +412,7 @@ def _list(names: Sequence[str], source: Union[ParsedOption, str]) -> str:
 
 
 def capabilities_of(text: str, source: Union[ParsedOption, str]) -> Optional[tuple[Capability, ...]]:
-    """Return the driver capabilities in *text*; None if it names none: `gpu`, and vendors, are docker's own words."""
+    """Return the driver capabilities in *text*; None for none. `gpu` and vendors are docker's own capabilities."""
     names = [name.strip() for name in text.split(",") if name.strip() not in ("", "gpu", *_RUNTIMES)]
     if not names:
         return None
@@ -438,7 +436,6 @@ def _ordered(vendors: Collection[Vendor]) -> tuple[Vendor, ...]:
 
 
 def _bad_gpus(source: Union[ParsedOption, str], why: str) -> UsageError:
-    """Return the error about *source*: an option that cannot be understood, or a variable with its value."""
     text, where, hint = source, "", "name GPUs by index or UUID, and capabilities as NVIDIA does"
     if isinstance(source, ParsedOption):
         text, where = " ".join(source.args), argument_location(source.position)

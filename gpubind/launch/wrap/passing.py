@@ -1,8 +1,8 @@
-"""`gpubind wrap` of a command line that asks for no GPU: it starts unchanged, and next to nothing is loaded for it.
+"""`gpubind wrap` of a command line that requests no GPU: it starts unchanged, with almost no imports.
 
-An alias makes every command of a runtime go through `wrap`; those that are not about GPUs must not wait. So the look of
-the words decides, before the memo is asked, by names of programs, options and files in this module, which a test
-compares with the runtimes.
+An alias makes every command of a runtime go through `wrap`; those without GPUs must not wait. So a textual test
+decides, before the memo is queried. Its names of programs, options and files are in this module; a test compares them
+with the runtimes.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from typing import Optional
 
 _SWITCHES = ("--check", "--no-check", "--quiet", "--require-gpu", "--verbose", "-q", "-qv", "-v", "-vq", "-vv")
-"""Options of `wrap` without a value, which change nothing for a line that is passed through."""
+"""Options of `wrap` without a value, which do not affect a line that is passed through."""
 WITH_SITE = ("apptainer", "singularity")
 SITES = ("/etc/apptainer/apptainer.conf", "/etc/singularity/singularity.conf")
 """A program called singularity may be either."""
 SITE_LIMIT = 1 << 20
 WITH_GPU_FLAGS = (*WITH_SITE, "docker", "nerdctl", "podman")
 _BEGINNINGS = ("--nv", "--rocm", "--gpus", "--runtime", "--device")
-"""Every word that asks those programs for GPUs begins so. None can be shortened, or share its word with others."""
+"""Every argument that requests GPUs from those programs begins so. None can be abbreviated or combined with others."""
 _COMPOSED, _CDI = {"create", "run", "up", "watch"}, ".com/gpu"
-"""What `without_plan` has to see: commands of Compose that make containers, and a GPU of CDI in a build."""
+"""What `without_plan` must parse: commands of Compose that create containers, and a GPU of CDI in a build."""
 VARIABLES = tuple(f"{prefix}_{name}" for prefix in ("APPTAINER", "SINGULARITY") for name in ("NV", "NVCCLI", "ROCM"))
-"""The variables that ask Apptainer and SingularityCE for GPUs, as the flags do."""
+"""The variables that request GPUs from Apptainer and SingularityCE, as the flags do."""
 ACTIONS = ("exec", "run", "shell", "test", "instance")
-"""The words of Apptainer and SingularityCE without one of which no container is started."""
+"""The commands of Apptainer and SingularityCE, without one of which no container starts."""
 
 
 def pass_through(argv: Sequence[str]) -> None:
-    """Become the command line after `wrap` in *argv*, if it asks for no GPU at a glance.
+    """Become the command line after `wrap` in *argv*, if a textual test finds no request for GPUs.
 
-    Return if it may ask for one, or if it cannot be started: who reads it then says why.
+    Return if it may request one, or if it cannot be started: the full parser then reports why.
     """
     line = _line(argv)
     environ = callers_environ()
@@ -56,9 +56,9 @@ def pass_through(argv: Sequence[str]) -> None:
 
 
 def asks_for_no_gpu(argv: Sequence[str], environ: Mapping[str, str]) -> bool:
-    """Return whether *argv* ask for no GPU in any reading; False: `parse_command` has to read them.
+    """Return whether *argv* request no GPU in any reading; False: `parse_command` has to parse them.
 
-    The site's configuration may still ask: see `site_switches`.
+    The site's configuration may still request GPUs: see `site_switches`.
     """
     if not argv or argv[0].rpartition("/")[2] not in WITH_GPU_FLAGS:
         return False
@@ -70,9 +70,9 @@ def asks_for_no_gpu(argv: Sequence[str], environ: Mapping[str, str]) -> bool:
 
 
 def site_switches(argv: Sequence[str], read: Callable[[str], bytes]) -> tuple[str, ...]:
-    """Return the GPU flags that Apptainer or SingularityCE adds here (`always use nv = yes`), if *argv* start one.
+    """Return the GPU flags that Apptainer or SingularityCE adds here (`always use nv = yes`), if *argv* starts one.
 
-    A file that cannot be read adds none: the program itself will report it. *read* is heard while a command runs.
+    An unreadable file adds none: the program itself will report it. *read* reads a file so that a memo can record it.
     """
     if not _may_start(argv):
         return ()
@@ -101,13 +101,12 @@ def _text(path: str) -> bytes:
 
 
 def _may_start(argv: Sequence[str]) -> bool:
-    """Return whether *argv* may start a container of Apptainer or SingularityCE."""
     names = {arg.rpartition("/")[2] for arg in argv}
     return not (names.isdisjoint(WITH_SITE) or names.isdisjoint(ACTIONS))
 
 
 def _line(argv: Sequence[str]) -> Optional[tuple[str, ...]]:
-    """Return the command line that is to be wrapped; None where an option has to be read first."""
+    """Return the command line to wrap; None if an option must be parsed first."""
     at = 1
     while at < len(argv) and argv[at] in _SWITCHES:
         at += 1

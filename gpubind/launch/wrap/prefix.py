@@ -1,8 +1,6 @@
-"""The words before a runtime's program: `srun -n 4`, `time`, `env A=b`. Each is read by its own program's rules.
+"""The programs before a runtime's, with their arguments: `srun -n 4`, `time`, `env A=b`.
 
-`read_prefix` returns one of these programs with its words.
-
-The options of each are in data/options.txt.
+`read_prefix` parses one of them by the rules of that program. Their options are in data/options.txt.
 """
 
 from __future__ import annotations
@@ -34,12 +32,13 @@ class Prefix(NamedTuple):
     """A program that starts another one."""
 
     words: tuple[str, ...]
-    """All of its words, its name first."""
+    """All of its arguments, its name first."""
     moves: bool = False
-    """Whether the command gets another environment: other variables, user or cgroup, another machine, or a later time.
-    A plan made here may be wrong there."""
+    """Whether the command gets other variables, another user, cgroup or machine, or starts later, so that a plan made
+    here may be wrong.
+    """
     sets: tuple[tuple[str, Optional[str]], ...] = ()
-    """The variables that it sets or, with None, unsets, in their order."""
+    """The variables that it sets or, with None, unsets, in order."""
     clears: bool = False
     """Whether it unsets all other variables."""
     several: bool = False
@@ -47,29 +46,30 @@ class Prefix(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """How a program finds the command that it starts."""
+    """The rules by which a program finds the command that it starts."""
 
     reader: OptionParser = GETOPT
     moves: bool = False
     first: tuple[str, ...] = ()
-    """Words of which one may precede the options: `nsys profile`, `setarch x86_64`."""
+    """Arguments of which one may precede the options: `nsys profile`, `setarch x86_64`."""
     skips: int = 0
-    """How many words precede the command: timeout's duration, taskset's mask."""
+    """The number of operands before the command: timeout's duration, taskset's mask."""
     ends: bool = False
-    """Whether a `--` may follow those."""
+    """Whether a `--` may follow those operands."""
     assigns: bool = False
-    """Whether `NAME=VALUE` words may precede the command."""
+    """Whether `NAME=VALUE` operands may precede the command."""
     unsets: str = ""
     """The option that unsets a variable."""
     clears: tuple[str, ...] = ()
-    """Words and options that unset all variables."""
+    """Operands and options that unset all variables."""
     keeps: Optional[tuple[str, ...]] = None
-    """Options without which it unsets all variables; None: it keeps them."""
+    """Options without which it unsets all variables; None if it keeps them."""
     guesses: bool = False
-    """Whether it has more options than the table: that has those which a guess would misread, with two words or with a
-    value that may be the name of a program."""
+    """Whether it has more options than the table. The table then has those that a guess would misread: with two values,
+    or with a value that may be the name of a program.
+    """
     shell: tuple[str, ...] = ()
-    """Options after which the command is one string, for a shell."""
+    """Options whose value is the command as one string, for a shell."""
     several: bool = False
 
 
@@ -77,7 +77,7 @@ _PERSONALITIES = (
     *("linux32", "linux64", "uname26"),
     *(name for known in ARCHITECTURES for name in (known.name, *known.aliases)),
 )
-"""The names of an architecture for setarch; it also has these names itself."""
+"""The names of an architecture for setarch, which is also installed under these names."""
 _SETARCH_RULE = _Rule(first=_PERSONALITIES, guesses=True)
 _LAUNCHER = _Rule(moves=True, guesses=True, several=True)
 _MPI = _LAUNCHER._replace(reader=SINGLE_DASH)
@@ -106,14 +106,14 @@ _SHELLS = (
     *("ash", "bash", "csh", "dash", "eval", "fish", "ksh", "mksh", "runuser", "script", "sh", "ssh", "su", "tcsh"),
     "zsh",
 )
-"""Programs whose command is text or a script, which a shell splits into words."""
+"""Programs whose command is text or a script, which a shell splits."""
 
 
 def read_prefix(argv: Sequence[str], at: int) -> Prefix:
     """Return the prefix that begins at position *at*.
 
-    Errors: `UsageError` for an unknown program (code `wrap-prefix`), for a command that a shell reads (`wrap-shell`),
-    for an option that cannot be read (`wrap-option`), and for words that start nothing (`wrap-no-runtime`).
+    Errors: `UsageError` for an unknown program (code `wrap-prefix`), a command that a shell parses (`wrap-shell`), an
+    option that cannot be parsed (`wrap-option`), and a prefix that starts nothing (`wrap-no-runtime`).
     """
     arg = argv[at]
     program = basename(arg)
@@ -154,7 +154,7 @@ def read_prefix(argv: Sequence[str], at: int) -> Prefix:
 
 
 def _read(program: str, rule: _Rule, argv: Sequence[str], at: int) -> ParsedCommandLine:
-    """Return the options of a prefix. After one that is not in the table, the next words show if it takes a value."""
+    """Parse the options of a prefix. After an unknown option, the next arguments show whether it takes a value."""
 
     def guessed(trouble: ParseFailure) -> Optional[int]:
         is_guessed = rule.guesses and trouble.kind == "unknown"
@@ -168,7 +168,7 @@ def _read(program: str, rule: _Rule, argv: Sequence[str], at: int) -> ParsedComm
 
 
 def _guessed(argv: Sequence[str], at: int) -> Optional[int]:
-    """Return where to go on after an unknown option, if that is sure: a known program, or another option, is there."""
+    """Return the position after an unknown option, if a known program or another option there makes it certain."""
     if "=" in argv[at]:
         return at + 1
     for after in (at + 1, at + 2):

@@ -45,9 +45,9 @@ def command_of_line(
     again: Callable[[], Sequence[str]],
     report: Callable[[Message], None],
 ) -> tuple[Command, Optional[WrappedCommand]]:
-    """Return what *argv* become in *environ*, and how they were read if the plan is in them.
+    """Return the command for *argv* in *environ*, and the parsed line if the command contains a plan.
 
-    *request* is called where a plan is made. *again* gives the words that start this program, for a line that starts
+    *request* is called if a plan is made. *again* returns the arguments that start this program, for a line that starts
     its runtime in another environment. Errors: as `parse_command` and `make_command`.
     """
     as_given = Command(argv, environ, changed=False)
@@ -70,7 +70,7 @@ def command_of_line(
 
 
 def _wrapped_command(request: StartRequest, line: WrappedCommand) -> Optional[Command]:
-    """Return *line* with the plan in it; None where it is to be started as it is. Errors: as `make_command`."""
+    """Return *line* with the plan in it; None if it is to start unchanged. Errors: as `make_command`."""
     runtime = WRAPPED[line.runtime]
     request = request._replace(
         arguments=user_options(line),
@@ -91,21 +91,19 @@ def _wrapped_command(request: StartRequest, line: WrappedCommand) -> Optional[Co
         else:
             raise
         command = None
-    if not PROGRAMS[line.runtime].reader.permutes:  # it would read options among the command's words, too
+    if not PROGRAMS[line.runtime].reader.permutes:  # else options may follow the command's arguments
         report_command(line.command, is_looked_at=request.check or runtime.limits.hides_missing_command)
     return command
 
 
 def _command(request: StartRequest, line: WrappedCommand, target: StartTarget) -> Optional[Command]:
-    """As `_planned`; None, with a message, where no plan can be made and the line starts without one: its image cannot
-    be read, or it needs no plan.
-    """
+    """Return the line with its plan; None if it starts without one: its image is unreadable, or it needs none."""
     brings_amds = line.gpus.brings_nodes and "amd" in line.gpus.vendors
     if target.is_unread or (brings_amds and target.image is None and not request.demands_plan):
-        return None  # whose ROCm it should use is not known; the nodes are there
+        return None  # the right ROCm is unknown, and the line has the nodes
     try:
         return _planned(request, line, target)
-    except (CommandError, *UNREADABLE_IMAGE_ERRORS):  # a second try may have a plan after damage of the image
+    except (CommandError, *UNREADABLE_IMAGE_ERRORS):  # a retry may plan without the damaged image
         raise
     except GpubindError as error:
         if not line.gpus.is_optional:
@@ -121,7 +119,7 @@ def _planned(request: StartRequest, line: WrappedCommand, target: StartTarget) -
         facts is None and find_remote_daemon(target.runtime, request.environ, request.global_options) is not None
     )
     if line.gpus.image_decides and is_remote:
-        return None  # the runtime of that machine reads the variables of the image
+        return None  # the runtime on that machine reads the variables of the image
     gpus = with_image(line.gpus, facts.env if facts is not None else None)
     if gpus is None:
         return None
@@ -142,7 +140,7 @@ def _planned(request: StartRequest, line: WrappedCommand, target: StartTarget) -
     )
     if not prepared.includes_user_options:
         action = _ACTIONS.get(line.subcommand[-1] if line.subcommand else "exec", "run")
-        image = "" if line.is_rootfs else line.image or ""  # how --rootfs treats it, the line says itself
+        image = "" if line.is_rootfs else line.image or ""  # the line itself has --rootfs
         call = StartCall(target.program, action, image, line.command, stdin_is_terminal=None)
         start_command = prepared.start.runtime.start_command(call, prepared.start, prepared.arguments)
         environ, file = start_command.environ, start_command.file
@@ -151,7 +149,9 @@ def _planned(request: StartRequest, line: WrappedCommand, target: StartTarget) -
 
 
 def prepare_gpus(request: StartRequest, target: StartTarget, gpus: GpuRequest) -> tuple[StartRequest, PreparedStart]:
-    """Return *request* with *gpus*, and the start of *target* with them. Errors: as `prepare_start`, in their words."""
+    """Return *request* with *gpus*, and the start of *target* with them. Errors: as `prepare_start`, about the line's
+    options.
+    """
     gpus = _of_one_vendor(gpus, request, target.host)
     merged_request = _merge_request(request, gpus._replace(gpus=_counted_by_rocr(gpus, request, target.host)))
     try:
@@ -160,13 +160,13 @@ def prepare_gpus(request: StartRequest, target: StartTarget, gpus: GpuRequest) -
         is_lines = merged_request.query.request.gpus != request.query.request.gpus
         if not is_lines or error.code != "inseparable-gpus":
             raise as_written(error, gpus, target.runtime.name) if is_lines else error from None
-        request.report(as_written(error, gpus, target.runtime.name))  # docker itself gives all then
+        request.report(as_written(error, gpus, target.runtime.name))  # docker then gives all
     merged_request = _merge_request(request, gpus._replace(gpus="all"))
     return merged_request, prepare_start(merged_request, target, in_line=True)
 
 
 def _of_one_vendor(gpus: GpuRequest, request: StartRequest, host: Host) -> GpuRequest:
-    """Return *gpus* with a vendor where a number is a GPU of one: docker and podman give NVIDIA's, else AMD's.
+    """Return *gpus* with a vendor if it has GPU numbers: docker and podman number NVIDIA's GPUs, or else AMD's.
 
     Sources: moby 29.7 `daemon/devices_linux.go`; podman 6 `libpod/util.go` (discoverGPUVendorFromCDI).
     """
@@ -179,9 +179,9 @@ def _of_one_vendor(gpus: GpuRequest, request: StartRequest, host: Host) -> GpuRe
 
 
 def _counted_by_rocr(gpus: GpuRequest, request: StartRequest, host: Host) -> Optional[str]:
-    """Return the GPUs for `--gpus`, where a number may be another GPU's: AMD's toolkit counts in PCI order.
+    """Return the value of `--gpus`, with each number translated: AMD's toolkit numbers GPUs in PCI order.
 
-    A CDI spec that has the device takes precedence: docker since 29.3 and podman since 6 look up --gpus in it, too.
+    A device of a CDI spec takes precedence: docker since 29.3 and podman since 6 look up --gpus in CDI specs.
     """
     vendors = gpus.vendors or request.query.request.vendors
     is_amds = vendors == ("amd",) or not (vendors or host.dev.has(NVIDIA_MODULE))
@@ -203,7 +203,7 @@ def _counted_by_rocr(gpus: GpuRequest, request: StartRequest, host: Host) -> Opt
 
 
 def _filter_available(names: Iterable[str], gpus: Iterable[Gpu], by: str, request: StartRequest) -> list[str]:
-    """Return those of *names* that *gpus* have, in ROCr's order: AMD's toolkit ignores the others, and gives a set."""
+    """Return the *names* of existing *gpus*, once each in ROCr's order: AMD's toolkit ignores all others."""
     indexes = {name: gpu.index or 0 for place, gpu in enumerate(gpus) for name in (str(place), gpu.uuid) if name}
     unknown = [name for name in names if name and name not in indexes]
     if unknown:
@@ -213,7 +213,7 @@ def _filter_available(names: Iterable[str], gpus: Iterable[Gpu], by: str, reques
 
 
 def _merge_request(request: StartRequest, gpus: GpuRequest) -> StartRequest:
-    """Return *request* with what the line asks for. Options and settings of `wrap` itself take precedence."""
+    """Let options and settings of `wrap` itself take precedence over *gpus* of the line."""
     user_request = request.query.request
     is_chosen = user_request.gpus is not None or bool(user_request.cdi_devices)
     by_cdi = not is_chosen and gpus.gpus is None and bool(gpus.cdi)

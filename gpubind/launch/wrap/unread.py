@@ -1,6 +1,6 @@
-"""Lines that are passed through, and whose containers may get GPUs from files that gpubind does not read.
+"""Lines that are passed through, although their containers may get GPUs from files that gpubind does not read.
 
-`without_plan` returns the warning. A Compose file is only searched for words of GPUs: without one there is no warning.
+`without_plan` returns the warning. A Compose file is only searched for words about GPUs: without one, no warning.
 
 Sources: compose-go `cli/options.go` (DefaultFileNames, COMPOSE_FILE); references of `docker compose` and `docker buildx
 build`; podman-compose 1.5 `podman_compose.py` (COMPOSE_DEFAULT_LS).
@@ -22,7 +22,7 @@ from gpubind.runtimes.cmdline.programs import BUILDAH, COMPOSE, PROGRAMS
 from gpubind.runtimes.cmdline.reader import ParsedCommandLine, parse_options
 
 _STARTS = ("create", "run", "up", "watch")
-"""The commands of Compose that make containers."""
+"""The commands of Compose that create containers."""
 _BUILDS = ("build", "buildx", "builder", "image")
 _FILES = tuple(
     f"{name}{part}.{ending}"
@@ -32,12 +32,12 @@ _FILES = tuple(
 )
 _SIZE_LIMIT = 1 << 20
 _GPUS = re.compile(rb"gpu|nvidia|amd\.com/|habana|/dev/(dri|dxg|kfd)|^\s*-?\s*(extends|include)\s*:", re.I | re.M)
-"""Words of GPUs in a Compose file, and the keys that name other files."""
+"""Words about GPUs in a Compose file, and the keys that name other files."""
 _CDI = re.compile(r"\b(nvidia|amd)\.com/gpu\b")
 
 
 def without_plan(argv: Sequence[str], environ: Mapping[str, str]) -> Optional[UsageError]:
-    """Return the warning about *argv*, which `parse_command` passes through; None if it asks for no GPU."""
+    """Return the warning about *argv*, which `parse_command` passes through; None if it requests no GPU."""
     args = tuple(argv)
     _, at = read_prefixes(args)
     program = PROGRAMS[basename(args[at])]
@@ -88,7 +88,7 @@ def _of_compose(line: ParsedCommandLine, program: str, environ: Mapping[str, str
 
 
 def _files(line: ParsedCommandLine, environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the Compose files that *line* reads: those that it names, else those with a default name."""
+    """Yield the Compose files of *line*: named ones, else those with a default name."""
     named_paths = [option.value for option in line.options if option.name == "file"]
     named_paths = named_paths or [path for path in environ.get("COMPOSE_FILE", "").split(":") if path]
     if named_paths:
@@ -104,7 +104,7 @@ def _files(line: ParsedCommandLine, environ: Mapping[str, str]) -> Iterator[str]
 
 
 def _names_gpus(path: str) -> bool:
-    """Return whether the Compose file *path* may ask for GPUs: also where it is an address, or cannot be read."""
+    """Return whether the Compose file *path* may request GPUs: one that is an address, or unreadable, may."""
     if path == "-" or "://" in path:
         return True
     try:
