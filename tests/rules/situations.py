@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Optional
 
 from gpubind import plan
@@ -74,6 +74,16 @@ def found(situation: Situation) -> tuple[Finding, ...]:
     if situation.policy and situation.image is not None:
         return tuple(check_policy(read_needs(situation.image), parse_policy(situation.policy.encode())))
     return check(started(situation))
+
+
+def in_full(findings: Iterable[Finding]) -> str:
+    """Every field of *findings*, a line each, for a golden file."""
+    return "".join(
+        f"- {name}: {value}\n" if name != "code" else f"\n{value}\n\n"
+        for finding in findings
+        for name, value in finding._asdict().items()
+        if value is not None
+    )
 
 
 def started(situation: Situation) -> Preflight:

@@ -9,11 +9,12 @@ import pytest
 from gpubind.image.facts import Image
 from tests.rules.cases_host import K80, PCI_GPU, information, lacking, mig, on_the_bus
 from tests.rules.cases_image import SELF_MADE, compat, cuda, needing
-from tests.rules.situations import Situation, found, without
+from tests.rules.situations import Situation, found, in_full, without
 from tests.support.amd import kernel as amds_kernel
 from tests.support.amd import opt
 from tests.support.driver import V, cache, kernel, libraries, rhel
 from tests.support.elf import elf, stub
+from tests.support.golden import GOLDEN, assert_golden
 from tests.support.images import MUSL, glibc, image
 from tests.support.starts import start
 from tests.support.trees import Dir, File, Node, Spec
@@ -195,10 +196,12 @@ def test_there_are_forty_causes() -> None:
 
 
 @pytest.mark.parametrize("cause", CAUSES)
-def test_one_cause_is_one_error_which_names_it(cause: Cause) -> None:
-    errors = [finding for finding in found(cause.situation) if finding.severity == "error"]
+def test_one_cause_is_one_error_which_names_it(cause: Cause, request: pytest.FixtureRequest) -> None:
+    findings = found(cause.situation)
+    errors = [finding for finding in findings if finding.severity == "error"]
     assert [finding.code for finding in errors] == [cause.code], [finding.what for finding in errors]
     assert cause.names in f"{errors[0].what} {errors[0].where} {errors[0].why}"
+    assert_golden(GOLDEN / "one_cause.md", in_full(findings), part=request.node.callspec.id)
 
 
 def test_without_a_cause_there_is_no_error() -> None:

@@ -16,10 +16,10 @@ from gpubind.rules.table import MODULES, RULES
 from tests.rules import cases_image
 from tests.rules.followed import CASES
 from tests.rules.followed import MODULES as CASE_MODULES
-from tests.rules.situations import Situation, found, without
+from tests.rules.situations import Situation, found, in_full, without
 from tests.support.driver import kernel, rhel
 from tests.support.elf import elf, stub
-from tests.support.golden import assert_listed, assert_none
+from tests.support.golden import GOLDEN, assert_golden, assert_listed, assert_none
 from tests.support.images import glibc, image
 from tests.support.ldcache import build_ldcache, entry
 from tests.support.starts import start
@@ -77,6 +77,7 @@ def test_a_rule_fires_where_it_is_so_and_not_where_it_is_almost_so(code: str) ->
     assert_listed(rule.severities, severities, add=f"{DATA}, `{code}`: add `{{}}` to `severity`")
     told = [finding.what for finding in found(CASES[code].almost) if finding.code == code]
     assert_none(told, f"the case `{code}` of tests/rules/cases_*.py: `almost` must not give the finding: {{}}")
+    assert_golden(GOLDEN / "findings.md", in_full(findings), part=code)
 
 
 def test_a_healthy_host_has_no_error() -> None:
