@@ -1,1 +1,1 @@
-"""2. Images: what a container is made of. Entry: `open.open_image`: the tree of the files, and their facts."""
+"""2. Images: the tree of an image's files, and its facts. Entry: `open.open_image`."""

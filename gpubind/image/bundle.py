@@ -15,31 +15,26 @@ from gpubind.machine import system
 from gpubind.machine.answers import has_access
 
 
-def _read_bundle(directory: str) -> Bundle:
-    """Return the bundle in *directory*. Errors: `HostReadError` (`unreadable-file`), `FormatError` (`bad-bundle`)."""
-    path = f"{directory.rstrip('/')}/{BUNDLE_CONFIG}"
-    with in_file(path):
-        bundle = parse_bundle(read_file(path, SIZE_LIMIT))
-    return with_directory(bundle, directory)
-
-
 def with_directory(bundle: Bundle, directory: str) -> Bundle:
-    """Return *bundle*, which is in *directory*."""
+    """Return *bundle* with its directory, and whether its root is writable."""
     bundle = bundle._replace(directory=system.absolute(directory))
     root = absolute_path(bundle, bundle.root)
     return bundle._replace(is_writable=has_access(root, os.W_OK | os.X_OK))
 
 
 def open_bundle(directory: str, label: str) -> Image:
-    """Return the image in the bundle in *directory*: its root file system, and config.json's environment.
+    """Return the image in the bundle in *directory*.
 
-    Errors: as `_read_bundle`, and `HostReadError` (code `no-image`) without a root file system.
+    Errors: `HostReadError` (`unreadable-file`, `no-image`), `FormatError` (`bad-bundle`).
     """
-    return read_bundle_image(_read_bundle(directory), label)
+    path = f"{directory.rstrip('/')}/{BUNDLE_CONFIG}"
+    with in_file(path):
+        bundle = parse_bundle(read_file(path, SIZE_LIMIT))
+    return read_bundle_image(with_directory(bundle, directory), label)
 
 
 def read_bundle_image(bundle: Bundle, label: str) -> Image:
-    """Return the image in *bundle*. Errors: `HostReadError` (code `no-image`) without a root file system."""
+    """Return the root file system of *bundle*. Errors: `HostReadError` (code `no-image`) if there is none."""
     root = absolute_path(bundle, bundle.root)
     try:
         tree = LiveTree(root)

@@ -1,7 +1,7 @@
 """Find the versions of CUDA in an image: of the toolkit, its configuration, pip, conda, Spack and EasyBuild.
 
-Names of files in fixed directories tell them; of the frameworks in `model/cuda.py` a file of their build, or sonames
-that their libraries need. Environments of Python and conda are in the prefixes of PATH and in usual ones.
+The names of files in fixed directories contain the versions. A framework of `model/cuda.py` has a file about its build,
+or its libraries need sonames with a version. Python and conda are searched in the prefixes of PATH and in usual ones.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ PREFIXES = (
 )
 """Usual prefixes of Python and conda in images, in addition to those of PATH and below /opt."""
 _SPACK = ("/opt/software", "/opt/spack/opt/spack", "/spack/opt/spack")
-"""Install trees of Spack: `spack containerize` has the first."""
+"""Install trees of Spack; `spack containerize` uses the first."""
 _EASYBUILD = ("/opt/easybuild/software", "/easybuild/software", "/app/software", "/apps/software", "/software")
-"""`installpath` of EasyBuild; its container images have /app."""
+"""`installpath` of EasyBuild; its container images use /app."""
 DIRECTORIES_LIMIT = 256
-"""Prefixes, and directories of Spack, that are listed: an image with thousands of them must not take minutes."""
+"""Limit of the listed prefixes, and of Spack's directories: an image with thousands must not take minutes."""
 
 FindLibrary = Callable[[str], object]
-"""Return where the loader finds a soname; None if nowhere."""
+"""A function that returns where the loader finds a soname; None if nowhere."""
 
 
 def read_cuda(tree: Tree, variable: Optional[str], path: str, find: FindLibrary) -> tuple[ImageCuda, ...]:
-    """Return the versions, the newest first; of equal ones of one origin, the first that is found.
+    """Return the versions in the order of `newest_first`.
 
     *variable* is the value of CUDA_VERSION in the image's environment, *path* that of PATH.
     """
@@ -45,7 +45,7 @@ def read_cuda(tree: Tree, variable: Optional[str], path: str, find: FindLibrary)
 
 
 def newest_first(versions: Iterable[ImageCuda]) -> tuple[ImageCuda, ...]:
-    """Return *versions*, the newest first; of equal versions of one origin, the first."""
+    """Sort *versions*, the newest first; of equal versions of one origin, keep the first."""
     first: dict[tuple[tuple[int, ...], str], ImageCuda] = {}
     for cuda in versions:
         first.setdefault((version_key(cuda.version)[:2], cuda.origin), cuda)
@@ -53,14 +53,14 @@ def newest_first(versions: Iterable[ImageCuda]) -> tuple[ImageCuda, ...]:
 
 
 def cuda_below(tree: Tree, prefixes: Iterable[str], find: FindLibrary) -> Iterator[ImageCuda]:
-    """Yield the versions of Python's packages and conda's records in *prefixes*."""
+    """Yield the versions of Python packages and of conda's records in *prefixes*."""
     for prefix in prefixes:
         yield from cuda_of_packages(tree, _unique_directories(tree, site_packages(tree, prefix)), find)
         yield from cuda_of_records(tree, prefix)
 
 
 def cuda_of_packages(tree: Tree, directories: Iterable[str], find: FindLibrary) -> Iterator[ImageCuda]:
-    """Yield the versions in the names of the packages in *directories*, and those of frameworks."""
+    """Yield the versions of NVIDIA's wheels and of frameworks in *directories*."""
     for packages in directories:
         for name in tree.names(packages):
             version = cuda_of_wheel(name)
@@ -77,7 +77,7 @@ def cuda_of_records(tree: Tree, prefix: str) -> Iterator[ImageCuda]:
 
 
 def package_directories(tree: Tree, path: str) -> tuple[str, ...]:
-    """Return the directories of packages of the Pythons of an image with that PATH."""
+    """Return the `site-packages` of each Python in an image whose PATH is *path*."""
     places = (place for prefix in prefixes_of(tree, path) for place in site_packages(tree, prefix))
     return tuple(_unique_directories(tree, places))
 
@@ -91,7 +91,7 @@ def frameworks_in(tree: Tree, packages: Iterable[str]) -> Iterator[tuple[Framewo
 def framework_libraries(tree: Tree, packages: str, framework: Framework) -> dict[str, Optional[str]]:
     """Return the libraries of *framework* in the directory *packages*, with the module whose import loads each.
 
-    All of which it may open one, where it is not known which.
+    If the framework opens one of several and the choice is unknown, return all of them.
     """
     patterns = [(module, pattern) for module, patterns in framework.imports.items() for pattern in patterns]
     every = (*patterns, *((None, pattern) for pattern in framework.libraries))
@@ -103,8 +103,8 @@ def framework_libraries(tree: Tree, packages: str, framework: Framework) -> dict
 def opened_of(tree: Tree, packages: str, framework: Framework, paths: Iterable[str]) -> Optional[tuple[str, ...]]:
     """Return the one of *paths* that *framework* opens, for the CUDA or ROCm of the PyTorch in *packages*.
 
-    It is the newest that is not newer, else the oldest of the same major version. None if it opens all, or if that is
-    not known.
+    The framework prefers the newest library that is not newer than PyTorch's version, then the oldest of its major
+    version. Return None if it opens all of *paths*, or if PyTorch's version is unknown.
     """
     version_file = tree.text(f"{packages}/torch/version.py") or "" if framework.one_of else ""
     for name, built in framework.one_of.items():
@@ -123,21 +123,21 @@ def opened_of(tree: Tree, packages: str, framework: Framework, paths: Iterable[s
 
 
 def wheel_directories(tree: Tree, packages: str) -> tuple[str, ...]:
-    """Return the directories of libraries of NVIDIA's wheels in *packages*, and of AMD's."""
+    """Return the library directories of NVIDIA's and AMD's wheels in *packages*."""
     names = tree.names(f"{packages}/nvidia")
     nvidias = tuple(place for name in names if tree.names(place := f"{packages}/nvidia/{name}/lib"))
     return (*nvidias, *glob_below(tree, packages, "_rocm_sdk_*/lib"))
 
 
 def directories_for(framework: Framework, packages: str, wheels: Iterable[str]) -> tuple[str, ...]:
-    """Return where *framework* in the directory *packages* finds libraries besides its own RPATH."""
+    """Return where *framework* in the directory *packages* finds libraries outside its own RPATH."""
     own_directories = (place if place.startswith("/") else f"{packages}/{place}" for place in framework.beside)
-    # Of conda's Python, everything that it opens sees its own libraries.
+    # Whatever conda's Python opens also finds the libraries of that Python.
     return (*own_directories, *wheels, dirname(dirname(packages)))
 
 
 def wheel_directory_of(tree: Tree, path: str, soname: str) -> Optional[str]:
-    """Return the directory of a vendor's wheels that has *soname*: `.../site-packages/nvidia/cudnn/lib`. *path*: PATH.
+    """Return the directory of a wheel that contains *soname*: `.../site-packages/nvidia/cudnn/lib`. *path* is PATH.
 
     Only programs with an RPATH find it there.
     """
@@ -152,13 +152,12 @@ def read_version(tree: Tree, path: str, prefix: str = "") -> Optional[str]:
 
 
 def _image_cuda(tree: Tree, variable: Optional[str]) -> Iterator[ImageCuda]:
-    """Yield the versions of the toolkit or the image's configuration, of Spack and EasyBuild."""
     toolkit = _toolkit_version(tree)
     if toolkit:
         yield ImageCuda(toolkit, "toolkit", "/usr/local/cuda")
     elif variable and re.match(r"[0-9]{1,3}(\.[0-9]{1,3}){1,3}$", variable):
         yield ImageCuda(variable, "variable", "CUDA_VERSION")
-    # Spack has its packages below a platform; before 1.0 also below a compiler.
+    # Spack installs packages below a platform; before 1.0 also below a compiler.
     platforms = [f"{root}/{name}" for root in _SPACK for name in tree.names(root)]
     compilers = (f"{platform}/{name}" for platform in platforms for name in tree.names(platform) if "cuda-" not in name)
     for directory in _unique_directories(tree, (*platforms, *islice(compilers, DIRECTORIES_LIMIT))):
@@ -170,7 +169,6 @@ def _image_cuda(tree: Tree, variable: Optional[str]) -> Iterator[ImageCuda]:
 def _versions_in_names(
     tree: Tree, directory: str, origin: Literal["conda", "spack", "easybuild"]
 ) -> Iterator[ImageCuda]:
-    """Yield the versions in the names of the packages that *origin* has installed in *directory*."""
     for name in tree.names(directory):
         version = cuda_of_package(name, origin)
         if version:
@@ -178,7 +176,6 @@ def _versions_in_names(
 
 
 def _toolkit_version(tree: Tree) -> Optional[str]:
-    """Return the version of the CUDA toolkit in the image."""
     try:
         version = json.loads(tree.text("/usr/local/cuda/version.json") or "null")["cuda"]["version"]
     except (ValueError, TypeError, KeyError, RecursionError):  # absent, or not as NVIDIA writes it
@@ -193,7 +190,6 @@ def _toolkit_version(tree: Tree) -> Optional[str]:
 
 
 def _framework_cuda(tree: Tree, packages: str, framework: Framework, find: FindLibrary) -> Iterator[ImageCuda]:
-    """Yield the CUDA of *framework*, if the libraries that it opens by name exist."""
     cuda = _built_for(tree, packages, framework)
     if cuda is None:
         return
@@ -228,7 +224,7 @@ def glob_below(tree: Tree, directory: str, pattern: str) -> Iterator[str]:
 
 
 def prefixes_of(tree: Tree, path: str) -> Iterator[str]:
-    """Yield each prefix that may have a Python or conda's records, with the environments below it."""
+    """Yield each prefix that may contain a Python or conda's records, and the environments below it."""
     of_path = (part.rpartition("/")[0] for part in path.split(":") if part.startswith("/") and part.endswith("/bin"))
     in_opt = (f"/opt/{name}" for name in tree.names("/opt"))
     above = tuple(dict.fromkeys(prefix for prefix in (*of_path, *PREFIXES, *in_opt) if prefix))
@@ -237,7 +233,7 @@ def prefixes_of(tree: Tree, path: str) -> Iterator[str]:
 
 
 def _unique_directories(tree: Tree, directories: Iterable[str]) -> Iterator[str]:
-    """Yield the *directories* that exist, up to the limit, without links to one of them."""
+    """Yield existing *directories*, up to `DIRECTORIES_LIMIT`, without links to earlier ones."""
     seen: dict[str, None] = {}
     for directory in directories:
         real_path = tree.resolve(directory)
@@ -249,6 +245,6 @@ def _unique_directories(tree: Tree, directories: Iterable[str]) -> Iterator[str]
 
 
 def needed_cuda(every: Sequence[ImageCuda]) -> Optional[str]:
-    """Return the CUDA that an image with *every* one of these needs, `12.6`; the newest is first. None: none."""
+    """Return `MAJOR.MINOR` of the first, newest version in *every*; None without any."""
     match = re.match(r"([0-9]{1,3}(?:\.[0-9]{1,3})?)(\.|$)", every[0].version) if every else None
     return match.group(1) if match else None

@@ -1,8 +1,9 @@
 """Open images in the stores of podman and Docker, by those programs' commands.
 
-Sources: podman-save(1), podman-image-inspect(1); `docker save`, `docker image inspect`. The files are read in the
-directories of the store if these are the caller's (`files/overlay.py`); else the image is saved into an unnamed file in
-TMPDIR, of the size of the image. What was read is remembered by the image's ID, which stands for its content.
+Sources: podman-save(1), podman-image-inspect(1); `docker save`, `docker image inspect`. If the caller owns the
+directories of the store, gpubind reads the files there (`files/overlay.py`). Otherwise the program saves the image into
+an unnamed file in TMPDIR, which is as large as the image. The answers are stored under the image's ID, which identifies
+its content.
 """
 
 from __future__ import annotations
@@ -59,21 +60,21 @@ VARIABLES = (
     "DOCKER_HOST",
     "DOCKER_TLS_VERIFY",
 )
-"""The variables by which the programs find their store."""
+"""Variables by which the programs find their store."""
 _OF_A_SESSION = ("DBUS_SESSION_BUS_ADDRESS", "USER", "XDG_RUNTIME_DIR")
-"""Variables that they need besides, and that are others in each session."""
+"""Further variables that the programs need; their values differ from session to session."""
 _INFO = Format("image-store", "malformed answer of docker")
 _ABSENT = re.compile("no such image|image not known|unsupported transport", re.IGNORECASE)
-"""Messages of docker 26.1 and podman 5.4. The last is of `dir:PATH` and its kin, which podman copies into its store."""
+"""Messages of docker 26.1 and podman 5.4; the last is about `dir:PATH`, which podman would copy into its store."""
 _WARNING = re.compile(r'time="[^"]*" level=(?:debug|info|warning) |(?:WARN|INFO|DEBU)\[|WARNING: ')
-"""How a line of their messages begins that is not the reason of a failure."""
+"""The beginning of a line of their messages that is not the reason for a failure."""
 
 
 def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> Image:
     """Return the image *name* in *store*; of several, the one for *arch*.
 
-    Errors: `UsageError` (`bad-image-name`), `HostReadError` (`no-image-store` without the program, `image-store` for
-    what it says: no daemon, no permission), `NotStoredError` (`image-store`), and those of `open_archive`.
+    Errors: `UsageError` (`bad-image-name`), `HostReadError` (`no-image-store` without the program, `image-store` if it
+    fails: no daemon, no permission), `NotStoredError` (`image-store`), and those of `open_archive`.
     """
     if not NAME.fullmatch(name):
         raise bad_name(store, reference)
@@ -88,7 +89,7 @@ def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> 
 
     def keep(key: str, answers: Answers) -> None:
         with suppress(GpubindError, OSError):
-            # An image that is being removed loses its files after its name: until now it had all of them.
+            # A removal deletes the name before the files: if the name still exists, all files were there.
             if _run_store_command(store, ("image", "inspect", name), reference) == inspected:
                 keep_content(key, answers)
 
@@ -105,9 +106,9 @@ def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> 
 
 
 def _key(store: Store, metadata: InspectedImage, arch: Architecture) -> Optional[str]:
-    """Return the name under which the content of an image is remembered; None where the store names no content.
+    """Return the key of the stored answers about an image; None if the store does not identify its content.
 
-    Another store, which may lie about its images, has other names.
+    The key contains the store: another store may give a false ID.
     """
     program = find_program(store)
     if not (metadata.id and metadata.parts) or isinstance(program, Missing) or not is_on():
@@ -117,9 +118,9 @@ def _key(store: Store, metadata: InspectedImage, arch: Architecture) -> Optional
 
 
 def _open_later(make: Callable[[], T]) -> T:
-    """Return the files that *make* opens. That they cannot be opened any more does not mean that there is no image.
+    """Open the files of an image that was opened before: a failure does not mean that there is no such image.
 
-    Errors: `UnseenError` for any `HostReadError`: a plan for which others of its files were read can be made without.
+    Errors: `UnseenError` for any `HostReadError`, so that a plan can be made from the files that were read.
     """
     try:
         return make()
@@ -128,10 +129,9 @@ def _open_later(make: Callable[[], T]) -> T:
 
 
 def _layers(directories: Sequence[str]) -> list[Layer]:
-    """Return the layers in *directories*; none if one of them cannot be used."""
     try:
         layers = [Layer(directory) for directory in directories]
-        # A storage's own program may mount something there for a container: podman-hpc does, for its squashed images.
+        # The uppermost layer may be a mount of a container: podman-hpc mounts its squashed images there.
         is_mounted = not layers or layers[-1].list("/") == ()
         return layers if not is_mounted and all(layer.is_exact() for layer in layers) else []
     except (HostReadError, OSError):
@@ -139,7 +139,7 @@ def _layers(directories: Sequence[str]) -> list[Layer]:
 
 
 def _saved(store: Store, name: str, reference: str, arch: Architecture) -> OpenedTree:
-    """Return the files of the image that its program saves into an unnamed file, which leaves nothing."""
+    """Save the image into an unnamed file, which the kernel deletes when it is closed."""
     from gpubind.image.oci import archive_tree
 
     with system.temporary_file() as file:
@@ -150,7 +150,7 @@ def _saved(store: Store, name: str, reference: str, arch: Architecture) -> Opene
 
 
 def _run_store_command(store: Store, args: tuple[str, ...], reference: str, into: Optional[IO[bytes]] = None) -> bytes:
-    """Return what the program of *store* prints for *args*; empty if it prints *into* a file.
+    """Return the output of the program of *store* for *args*; empty if it is written *into* a file.
 
     Errors: `HostReadError` (codes `no-image-store`, `image-store`), `NotStoredError`.
     """
@@ -167,14 +167,14 @@ def _run_store_command(store: Store, args: tuple[str, ...], reference: str, into
 
 
 def why_silent(store: Store) -> Optional[str]:
-    """Return why the daemon of *store* does not answer its program; None if it does, or the program is not there."""
+    """Return why the daemon of *store* does not answer its program; None if it answers, or without the program."""
     program = find_program(store)
     answer = b"" if isinstance(program, Missing) else _answer(program, store, ("version",), store, _VERSION_S)
     return answer if isinstance(answer, str) else None
 
 
 def cdi_directories_of_daemon(store: Store) -> tuple[str, ...]:
-    """Return where the daemon of *store* looks for CDI specs; nothing if it reads none, or does not answer."""
+    """Return the directories of CDI specs of the daemon of *store*; none if it reads none, or does not answer."""
     program = find_program(store)
     args = ("info", "--format", "{{json .CDISpecDirs}}")
     answer = "" if isinstance(program, Missing) else _answer(program, store, args, store, _VERSION_S)
@@ -197,8 +197,7 @@ def _answer(
     time_s: float,
     into: Optional[IO[bytes]] = None,
 ) -> Union[bytes, str]:
-    """Return what *program* prints; if it fails, the reason."""
-    # Each job may have another TMPDIR: an answer that depends on it would serve no other job.
+    # Jobs differ in TMPDIR: a memo that depended on it would serve no other job.
     environ = trusted_environ((*VARIABLES, *_OF_A_SESSION, *(() if into is None else ("TMPDIR",))))
     try:
         status, printed, message = run_captured(
@@ -225,11 +224,11 @@ def _answer(
 
 
 def parse_reason(message: str) -> str:
-    """Return the reason in *message*, which a failing program printed, as one line without the warnings before it."""
+    """Join the lines of a failing program's *message* without warnings, or all lines if all are warnings."""
     lines = message.strip().splitlines()
     return " ".join([line for line in lines if not _WARNING.match(line)] or lines)
 
 
 def reports_missing_image(reason: str) -> bool:
-    """Return whether *reason* is that the store does not have the image."""
+    """Return whether *reason* means that the store does not have the image."""
     return _ABSENT.search(reason) is not None

@@ -1,4 +1,4 @@
-"""Read the environment files of an image, as Apptainer and SingularityCE do, without running them."""
+"""Read the environment files of an image as Apptainer and SingularityCE do, without running them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,17 @@ if TYPE_CHECKING:
 
 ENVIRONMENT_DIRECTORY = "/.singularity.d/env"
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""What Apptainer and SingularityCE set before an image's own files."""
+"""The PATH that Apptainer and SingularityCE set before they read an image's own files."""
 _SINGULARITY_FILES = ("01-base.sh", "94-appsbase.sh", "95-apps.sh", "99-base.sh", "99-runtimevars.sh")
-"""Environment files of Singularity. 91-environment.sh is the image's: `%post` writes to it."""
+"""Environment files of Singularity itself. 91-environment.sh is the image's: `%post` writes to it."""
 DOCKER_FILES = ("10-docker.sh", "10-docker2singularity.sh")
 SEARCH_PATHS = frozenset(("PATH", "LD_LIBRARY_PATH"))
 FILES_LIMIT, BYTES_LIMIT = 64, 2 << 20
-"""Files, and bytes in all of them, that are read; the values of an image with more are unknown."""
+"""Limits of the files that are read, and of their total size in bytes; beyond these, all values are unknown."""
 
 
 def read_environment(tree: Tree) -> Exports:
-    """Return the variables of the image's environment files, without Singularity's, in the order of Apptainer.
-
-    PATH is repaired where Apptainer repairs it.
-    """
+    """Return the variables of the image's own files, in Apptainer's order and with its repairs to PATH."""
     from gpubind.formats.text.shell import Exports, parse_exports
 
     exports = Exports({"PATH": None})
@@ -51,7 +48,7 @@ def read_environment(tree: Tree) -> Exports:
 
 
 def select_variables(exports: Exports) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return what *exports* says of the variables that concern a plan, and which of them it does not know.
+    """Return the exported variables of *exports*, and the names of those whose values are unknown.
 
     Singularity's own files export PATH and LD_LIBRARY_PATH, wherever they are set.
     """

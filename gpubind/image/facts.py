@@ -1,4 +1,4 @@
-"""Read the facts of an image that a plan needs from the tree of its files."""
+"""Read the facts of an image, which a plan needs, from its files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COMPAT_PATTERNS = tuple(
 """Paths of the compat libcuda of NVIDIA's packages and images. In NGC's images the entrypoint links `lib` to
 `lib.real` if that libcuda works."""
 
-COMPAT_LIMIT = 64  # such paths; an image has one toolkit, or a few
+COMPAT_LIMIT = 64  # of such paths; an image has one toolkit, or a few
 
 _VARIABLE = re.compile(
     r"LD_LIBRARY_PATH|PATH|PYTHON(HOME|NOUSERSITE|PATH|USERBASE)|CUDA_VERSION|NVIDIA_[A-Z0-9_]+|(CUDA|ROCR|HIP)_VISIBLE_DEVICES"
@@ -67,12 +67,12 @@ class Image(NamedTuple):
         return self.tree.is_closed
 
     def close(self) -> None:
-        """Close the files of the image. Its facts stay."""
+        """Close the files of the image. Its facts remain usable."""
         self.tree.close()
 
 
 _ROOT_DIRECTORY_NAMES = frozenset(("bin", "etc", "lib", "lib64", "nix", "sbin", "usr"))
-"""Names of which every root file system has some."""
+"""Every root file system contains at least one of these names."""
 
 
 def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optional[Mapping[str, str]] = None) -> Image:
@@ -125,12 +125,11 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
 
 
 def _libc(tree: Tree, loader: Loader) -> tuple[Literal["glibc", "musl", "none"], Optional[str], Optional[str]]:
-    """Return the C library of an image: family, version, architecture."""
     glibc = loader.glibc
     if glibc is not None and architecture(glibc.arch).bits == 32:
         shell = _shell_arch(tree)
         if shell is not None and architecture(shell).compat32 == glibc.arch:
-            glibc = loader.for_arch(shell).glibc  # the other is next to it
+            glibc = loader.for_arch(shell).glibc  # the image has both
     if glibc is not None:
         return "glibc", glibc.version, glibc.arch
     for path in glob(tree, "/lib/ld-musl-*.so.1"):
@@ -140,7 +139,7 @@ def _libc(tree: Tree, loader: Loader) -> tuple[Literal["glibc", "musl", "none"],
 
 
 def _libc_fault(tree: Tree, loader: Loader) -> Optional[str]:
-    """Return the libc.so.6 that the loader finds, and why it is not usable."""
+    """Return the path of the first libc.so.6 that the loader finds, and why it is unusable: `PATH: WHY`."""
     for directory in dict.fromkeys(path.rpartition("/")[0] for path in loader.paths(LIBC)):
         if LIBC in tree.names(directory):
             path = f"{directory}/{LIBC}"
@@ -156,26 +155,21 @@ def _libc_fault(tree: Tree, loader: Loader) -> Optional[str]:
 
 
 def _shell_arch(tree: Tree) -> Optional[str]:
-    """Return the architecture of the image's shell."""
     idents = (tree.ident(shell) for shell in SHELLS)
     return next((ident.arch for ident in idents if isinstance(ident, ElfIdent)), None)
 
 
 def image_library(tree: Tree, soname: str, path: str) -> Optional[ImageLibrary]:
-    """Return the driver's library at *path*; None for a stub, a file of a compat package or an empty mount point."""
+    """Return the driver library at *path*; None for a stub, a file of a compat package or an empty mount point."""
     file = tree.find(path) if path.startswith("/") else ABSENT
     if isinstance(file, Missing) or file.stat.kind != "file" or not file.stat.size:
         return None
-    real_path = file.path
-    return (
-        None
-        if "/compat/" in real_path or tree.is_stub(real_path)
-        else ImageLibrary(soname, real_path, driver_version_of(real_path))
-    )
+    if "/compat/" in file.path or tree.is_stub(file.path):
+        return None
+    return ImageLibrary(soname, file.path, driver_version_of(file.path))
 
 
 def _compat(tree: Tree) -> Iterator[ImageLibrary]:
-    """Yield each compat libcuda that is libcuda.so.1 in its directory."""
     paths = [path for pattern in _COMPAT_PATTERNS for path in glob_or_note(tree, pattern)]
     for real_path in dict.fromkeys(tree.resolve(path) for path in paths[:COMPAT_LIMIT]):
         if isinstance(real_path, Missing):
@@ -189,7 +183,6 @@ def _compat(tree: Tree) -> Iterator[ImageLibrary]:
 
 
 def _own_libcuda(tree: Tree, library_path: str) -> Optional[RootedPath]:
-    """Return the libcuda in the image's *library_path* before Singularity's directory of host libraries."""
     for directory in dict.fromkeys(split_library_path(library_path)):
         if directory.startswith("/.singularity.d/libs"):
             return None

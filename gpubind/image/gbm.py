@@ -1,7 +1,7 @@
-"""Where an image's copies of libgbm look for their backends.
+"""The directories in which an image's copies of libgbm look for their backends.
 
-A copy looks into the directory with which it was built; since Mesa 21.2 into those of GBM_BACKENDS_PATH instead, if
-that is set. Source: Mesa `src/gbm/main/backend.c`.
+A copy searches the directory that it was built with. Since Mesa 21.2, GBM_BACKENDS_PATH replaces that directory.
+Source: Mesa `src/gbm/main/backend.c`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gpubind.model import Missing
 _LIBGBM = "libgbm.so.1"
 _BUILT_WITH = re.compile(rb"(?<=\0)/[^\0]{1,255}/gbm(?=\0)")
 _PLAIN = re.compile(r"[\w./+@-]+", re.ASCII)
-"""A path that a search path can hold, and that means itself in every shell."""
+"""A path without colons, and without characters that a shell interprets."""
 
 
 def backend_directories(image: Image) -> tuple[str, ...]:
@@ -36,7 +36,7 @@ def backend_directories(image: Image) -> tuple[str, ...]:
 
 
 def _built_in_directories(tree: Tree, directories: Iterable[str]) -> Iterator[str]:
-    """Yield the directory with which each copy was built; the one next to the copy, if that cannot be read."""
+    """Yield the directory that each copy was built with; `gbm` next to the copy, if that is unknown."""
     for directory in directories:
         path = f"{directory}/{_LIBGBM}"
         if not directory.startswith("/") or not tree.has(path):

@@ -1,4 +1,4 @@
-"""Find the GPU code in an image: `read_gpu_code`.
+"""Find the GPU code in an image. Entry: `read_gpu_code`.
 
 Frameworks open their libraries by name, so that no program is linked with them: data/cuda.json lists the files.
 """
@@ -23,13 +23,13 @@ from gpubind.model.cuda import cuda_of_isa, frameworks, system_frameworks, versi
 from gpubind.model.gpucode import CodeFile, GpuCode
 
 FILES_LIMIT = 768
-"""Files of an image that are examined: of all frameworks at once there are 60, and then come `LIBRARIES_LIMIT`."""
+"""Limit of examined files: all frameworks together have 60; `LIBRARIES_LIMIT` other libraries follow."""
 RECORD_LIMIT = 8 << 20
-"""Bytes of the packages' lists of files that are read, of all together. PyTorch's has 2 MB, most have some 10 KB."""
+"""Limit of bytes of all RECORD files together. PyTorch's has 2 MB, most have about 10 KB."""
 LEAST_SIZE = 128 << 10
-"""Bytes that a library with GPU code has at least."""
+"""Smallest size of a library that may contain GPU code, in bytes."""
 LIBRARIES_LIMIT = 512
-"""Libraries of packages that are not in data/cuda.json: the largest are examined."""
+"""Limit of examined libraries of packages that data/cuda.json does not list; the largest are examined."""
 _LIBRARY = re.compile(rb'^"?([^",\n]{1,400}\.so[.0-9]{0,40})"?,[^,\n]{0,200},([0-9]{6,12})\r?$', re.MULTILINE)
 """A library in a RECORD, and its size. Source: PyPA, "Recording installed projects"."""
 
@@ -47,10 +47,9 @@ def read_gpu_code(image: Image) -> tuple[CodeFile, ...]:
 
 
 def collect_gpu_code(tree: Tree, packages: Iterable[str]) -> tuple[CodeFile, ...]:
-    """Return the GPU code of the frameworks in the directories *packages*, and of those outside of Python.
+    """Return the GPU code of frameworks in the directories *packages*, of those outside Python, and of other packages.
 
-    Then that of the libraries of all other packages. Files without any are left out. Of several paths that lead to one
-    file, the first is reported.
+    Files without GPU code are left out. Of several paths that lead to one file, the first is reported.
     """
     directories, code_files = tuple(packages), dict[str, CodeFile]()
     for place in (*_in_packages(tree, directories), *_system_code(tree), *_other_libraries(tree, directories)):
@@ -67,9 +66,9 @@ def collect_gpu_code(tree: Tree, packages: Iterable[str]) -> tuple[CodeFile, ...
 
 
 def gpu_code_of_program(paths: Sequence[str], tree: Tree) -> tuple[CodeFile, ...]:
-    """Return the GPU code of a program and its libraries, whose *paths* begin with its own.
+    """Return the GPU code of a program and of its libraries; the first of *paths* is the program's.
 
-    A library of a framework is reported as that. The program depends on its own code; without any, on all the rest.
+    A framework's library is reported under its framework. The program depends on its own code; if it has none, on all.
     """
     codes = {path: code for path in paths if (code := code_in(tree, path))}
     has_own = paths[0] in codes if paths else False
@@ -81,7 +80,7 @@ def gpu_code_of_program(paths: Sequence[str], tree: Tree) -> tuple[CodeFile, ...
 
 
 def _owner(path: str) -> Optional[str]:
-    """Return the framework of which *path* is a main library: by its whole path, else by its name."""
+    """Match the whole path first, then the name, with the main libraries of frameworks."""
     elsewhere = ((pattern, framework.name) for framework in system_frameworks() for pattern in framework.code)
     mains = (
         (f"*/{basename(pattern)}", framework.name) for framework in frameworks().values() for pattern in framework.code
@@ -90,7 +89,7 @@ def _owner(path: str) -> Optional[str]:
 
 
 def code_in(tree: Tree, path: str) -> GpuCode:
-    """Return the GPU code of the file *path*, or of a directory's files that are named after processors."""
+    """Return the GPU code of *path*: a file, or a directory of files that are named after processors."""
     from gpubind.formats.gpucode import hip  # most images hold no such file
 
     names = tree.list(path)
@@ -106,7 +105,7 @@ def code_in(tree: Tree, path: str) -> GpuCode:
 
 
 def with_code(tree: Tree, every: Sequence[ImageCuda], files: Iterable[CodeFile]) -> tuple[ImageCuda, ...]:
-    """Return *every* CUDA and those of *files* in *tree*, the newest first: by their PTX, else by what they need."""
+    """Add the CUDA of *files* to *every*: of their PTX, else of the libraries that they need. The newest is first."""
     cuda_versions = [*every]
     for file in files:
         versions = [cuda for isa in file.gpu_code.isas if (cuda := cuda_of_isa(isa))]
@@ -129,7 +128,6 @@ def _in_packages(tree: Tree, packages: Iterable[str]) -> Iterator[_CodePath]:
 
 
 def _other_libraries(tree: Tree, packages: Sequence[str]) -> Iterator[_CodePath]:
-    """Yield the largest libraries of the packages that are not in data/cuda.json, and not of NVIDIA's own."""
     listed = (pattern for framework in frameworks().values() for pattern in (*framework.code, *framework.more_code))
     known_patterns = {*frameworks(), *(pattern.partition("/")[0] for pattern in listed), "nvidia"}
     is_known = lru_cache(maxsize=None)(lambda top: any(fnmatchcase(top, pattern) for pattern in known_patterns))

@@ -1,7 +1,7 @@
-"""Index and read the files of tar layers, one over the other, without unpacking them anywhere.
+"""Index and read the files of stacked tar layers without unpacking them.
 
-Source: OCI image-spec `layer.md` (whiteouts, opaque directories, hard links); members below a link go where the link
-leads inside the root, as in runtimes that unpack one layer over the other.
+Source: OCI image-spec `layer.md` (whiteouts, opaque directories, hard links). The path of a member follows links inside
+the root, as in runtimes that unpack one layer over the other.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from gpubind.model.arch import ARCHITECTURES
 from gpubind.model.files import noun_of
 
 STEPS_LIMIT = 10_000_000
-"""Names in the paths of all members, and entries under whiteouts: an image of 400,000 files has about 4 million."""
+"""Limit of the names in all paths, and of entries below whiteouts: an image of 400,000 files has about 4 million."""
 _PATH_LIMIT = 4096  # PATH_MAX: longer ones cannot be unpacked
 NAME_LIMIT = 255
-_IDENT_SIZE = 20  # bytes of an ELF file that parse_ident needs
+_IDENT_SIZE = 20  # bytes that parse_ident needs
 _PARENTS_KEPT = 4096
 
 
@@ -44,7 +44,7 @@ def members_with_ident(blob: Blob) -> Iterator[Member]:
 
 
 def collect_members(layer_members: Iterable[Member]) -> list[Member]:
-    """Return all of *layer_members*. Errors: as `members_with_ident`."""
+    """List *layer_members* within the bound of their texts. Errors: as `members_with_ident`."""
     listing = []
     for member in layer_members:
         spend("texts", len(member.header.name) + len(member.header.link))
@@ -75,19 +75,19 @@ class Entry:
     def __init__(self, stat: Stat, layer: int) -> None:
         self.stat = stat
         self.layer = layer
-        """The last layer that names it."""
+        """The number of the last layer that contains it."""
         self.source = layer
-        """The layer that its data is in: a lower one for a hard link to a lower layer's file."""
+        """The number of the layer with its data; a hard link may lead to a file of a lower layer."""
         self.link = ""
         self.offset = -1
-        """Of its data; of a sparse file, of its header. -1 if it is not a regular file."""
+        """The offset of its data, or of a sparse file's header; -1 if it is not a regular file."""
         self.sparse = False
         self.ident: Optional[ElfIdent] = None
-        """Of an ELF file: it is needed often, and going back in a layer is slow."""
+        """The ident of an ELF file: it is needed often, and going back in a layer is slow."""
 
 
 class Directory(Entry):
-    """A directory, and what is in it; without *stat*, one that a path needs and no member describes."""
+    """A directory and its entries; without *stat*, one that a path implies and no member describes."""
 
     __slots__ = ("children", "parent")
 
@@ -98,7 +98,7 @@ class Directory(Entry):
 
 
 class LayerIndex:
-    """An index of the files of layers, which `add` gets from the lowest to the uppermost."""
+    """An index of the files of layers, which are added from the lowest to the uppermost."""
 
     def __init__(self, *, whiteouts: bool = True) -> None:
         self.root = Directory(0, None)
@@ -108,7 +108,7 @@ class LayerIndex:
         self._parents: dict[str, Optional[Directory]] = {}
 
     def add(self, blob: Blob, layer_members: Iterable[Member]) -> None:
-        """Add the layer in *blob*, with the members *layer_members*, over the others.
+        """Add the layer *blob* with its *layer_members* on top of the others.
 
         Errors: `FormatError` (`image-bomb`), and those of *layer_members*.
         """
@@ -131,7 +131,7 @@ class LayerIndex:
                 self.root.stat, self.root.layer = _stat(header), self._layer
 
     def find(self, path: str) -> Optional[Entry]:
-        """Return the entry of *path*, no parent of which is a link."""
+        """Return the entry of *path*, without following links."""
         entry: Optional[Entry] = self.root
         for name in path.split("/"):
             if name:
@@ -140,7 +140,6 @@ class LayerIndex:
 
     @property
     def _layer(self) -> int:
-        """The number of the layer that is being added."""
         return len(self.blobs) - 1
 
     def _put(self, head: str, name: str, member: Member) -> None:
@@ -165,7 +164,6 @@ class LayerIndex:
         self._replace_entry(parent, name, new)
 
     def _make_entry(self, member: Member, parent: Directory) -> Entry:
-        """Return the entry of *member*, which is in *parent*."""
         header, stat = member.header, _stat(member.header)
         new = Directory(self._layer, parent, stat) if stat.kind == "dir" else Entry(stat, self._layer)
         new.link = header.link
@@ -175,7 +173,7 @@ class LayerIndex:
         return new
 
     def _hide(self, head: str, name: str) -> None:
-        """Hide what lower layers have there. Entries of this layer stay, in whatever order they come."""
+        """Hide entries of lower layers. Entries of this layer stay, whether the whiteout precedes or follows them."""
         parent = self._parent(head, make=False)
         if parent is None:
             return
@@ -190,7 +188,6 @@ class LayerIndex:
             self._remove(parent, name, hidden)
 
     def _prune(self, directory: Directory) -> None:
-        """Remove the entries below *directory* that are not of this layer."""
         entries: list[tuple[Directory, str, Entry]] = []
         todo = [directory]
         while todo:
@@ -198,24 +195,22 @@ class LayerIndex:
             entries += [(parent, name, child) for name, child in parent.children.items()]
             todo += [child for child in parent.children.values() if isinstance(child, Directory)]
         self._steps += 2 * len(entries)
-        for parent, name, child in reversed(entries):  # the deepest first: a directory stays for what is left in it
+        for parent, name, child in reversed(entries):  # the deepest first: a directory stays while it has entries
             self._remove(parent, name, child)
 
     def _remove(self, parent: Directory, name: str, entry: Entry) -> None:
-        """Remove *entry*, unless it, or an entry in it, is of this layer."""
         if entry.layer < self._layer and not (isinstance(entry, Directory) and entry.children):
             self._replace_entry(parent, name, None)
 
     def _replace_entry(self, parent: Directory, name: str, new: Optional[Entry]) -> None:
-        """Replace the entry *name* by *new*; remove it if that is None."""
         old = parent.children.pop(name, None)
-        if old is not None and old.stat.kind in ("dir", "link"):  # a path that led through it leads elsewhere now
+        if old is not None and old.stat.kind in ("dir", "link"):  # paths through it have changed
             self._parents.clear()
         if new is not None:
             parent.children[name] = new
 
     def _parent(self, path: str, *, make: bool = True) -> Optional[Directory]:
-        """Return the directory *path*, with links followed, made if it is missing; None if links loop."""
+        """Follow links to the directory *path*, and make it if it is missing; None if links loop."""
         if path in self._parents:
             return self._parents[path]
         step = self._find_or_make if make else self._find
@@ -228,19 +223,18 @@ class LayerIndex:
         return directory
 
     def _is_directory(self, _: Directory) -> bool:
-        """Count a name on the way; what it is looked for in is always a directory."""
+        """Count a step of a walk, which only ever visits directories."""
         self._steps += 1
         return True
 
     def _find(self, parent: Directory, name: str) -> Union[Directory, Link, Missing]:
-        """Return the directory or link *name* in *parent*."""
         entry = parent.children.get(name)
         if isinstance(entry, Directory):
             return entry
         return Link(entry.link) if entry is not None and entry.link else ABSENT
 
     def _find_or_make(self, parent: Directory, name: str) -> Union[Directory, Link, Missing]:
-        """Return the directory or link *name* in *parent*; a directory takes the place of a file, or of nothing."""
+        """Replace a file, or a missing entry, by a new directory."""
         existing = self._find(parent, name)
         if not isinstance(existing, Missing) or len(name) > NAME_LIMIT:
             return existing
@@ -264,7 +258,7 @@ ELF_LIMIT = 8 << 20
 TEXT_LIMIT = 64 << 10
 _KEPT_LIMIT = 64 << 20
 FILES_LIMIT = 4096
-"""Files that are kept at a time, of `_KEPT_LIMIT` bytes in all."""
+"""Limit of files in the cache; `_KEPT_LIMIT` is that of their bytes."""
 
 _COMMON_DIRECTORIES = (
     "/etc",
@@ -279,10 +273,10 @@ _COMMON_DIRECTORIES = (
 
 
 class NeighbourCache:
-    """The small files of a directory, read at once in the order of the archive.
+    """A cache that reads the small files of a directory together, in the order of the archive.
 
-    Going back in a packed archive unpacks all of it again, seconds for each GiB; a command that reads one library of a
-    directory usually reads others of it, too.
+    Going back in a packed archive unpacks it again from its start, which takes seconds for each GiB. A command that
+    reads one library of a directory usually reads others of the same directory.
     """
 
     def __init__(self, layers: LayerIndex) -> None:
@@ -292,7 +286,7 @@ class NeighbourCache:
         self._read_layers: set[int] = set()
 
     def read(self, path: str, entry: Entry) -> Optional[bytes]:
-        """Return the bytes of *entry*, which is at *path*; None if it is too large."""
+        """Return the bytes of *entry* at *path*; None if they are more than `ELF_LIMIT`."""
         if entry.stat.size > ELF_LIMIT:
             return None
         if (entry.source, entry.offset) not in self._kept:
@@ -320,7 +314,6 @@ class NeighbourCache:
                 self._size += len(data)
 
     def _files(self, directory: str, layers: Collection[int]) -> Iterator[Entry]:
-        """Yield the files of *directory* in *layers* that a command may read."""
         parent = self._layers.find(directory)
         for entry in parent.children.values() if isinstance(parent, Directory) else ():
             limit = TEXT_LIMIT if entry.ident is None else ELF_LIMIT
@@ -334,7 +327,7 @@ class NeighbourCache:
 
 
 class LayeredTree(OpenedTree):
-    """The files in *layers*; *root* only names the image. *near*: whether to read files with their neighbours."""
+    """The files in *layers*. *root* is the path of the image. *near*: whether to cache neighbouring files."""
 
     def __init__(self, layers: LayerIndex, root: HostPath, *, near: bool = True) -> None:
         super().__init__(root)

@@ -1,8 +1,8 @@
-"""Find what an image asks of a host, without one: `read_needs`.
+"""Find what an image requires of a host, without a host. Entry: `read_needs`.
 
-What is linked with a driver's library does not start without it; what opens one by name (dlopen) may do without. The
-files that are looked at are those of the program, or of the frameworks and of the libraries that usually open a driver
-(data/needs.json).
+A program that is linked with a driver library does not start without it. A program that opens one by name (dlopen) may
+work without it. gpubind inspects the files of the program, or else the frameworks and the libraries that usually open a
+driver (data/needs.json).
 """
 
 from __future__ import annotations
@@ -47,43 +47,43 @@ from gpubind.model.plain import to_json_value
 from gpubind.model.rocm import is_rocms, release_with
 
 FILES_LIMIT = 512
-"""Files of an image in which libraries of the driver are looked for."""
+"""Limit of inspected files of an image."""
 _SITE = "site:"
 _SYCLS = re.compile(r"lib(?:sycl|ze_loader|DPCTL\w*|imf|intlc|irng|mkl_sycl\w*|svml)\.so")
-"""Libraries of Intel's compiler, and of SYCL's runtime."""
+"""Libraries of Intel's compiler and of the SYCL runtime."""
 NEEDED_BY_CODE: tuple[tuple[Vendor, Callable[[str], object]], ...] = (("amd", is_rocms), ("intel", _SYCLS.match))
-"""The libraries that files with code for a vendor's GPUs may lack: whether a name is one of these."""
+"""For each vendor, whether a name is that of a library that code for its GPUs needs."""
 LEVEL_ZERO, OPENCL, SYNAPSE = "Level Zero", "OpenCL on Intel's GPUs", "SynapseAI"
-"""How programs use Intel's GPUs, and Gaudi accelerators."""
+"""The interfaces to Intel's GPUs and to Gaudi accelerators."""
 _VERSION = re.compile(r"\.so\.([0-9]+(?:\.[0-9]+){1,3})$")
 Strength = Literal["linked", "opened"]
 
 
 class DriverLibrary(NamedTuple):
-    """A library of the driver that files of the image use."""
+    """A driver library that files of the image use."""
 
     name: str
-    """`libnvcuvid.so.1`; of a library that all vendors share, its own: `libEGL.so.1`."""
+    """`libnvcuvid.so.1`; for a vendor-neutral library, its own name: `libEGL.so.1`."""
     vendor: Literal["nvidia", "amd", "any"]
-    """`any`: it opens the library of the host's driver."""
+    """`any` for a vendor-neutral library, which opens that of the host's driver."""
     capability: Capability
     use: Strength
-    """`linked`: its users do not start without it; `opened`: they open it by name, and may do without."""
+    """`linked`: its users do not start without it; `opened`: they open it by name, and may work without it."""
     versions: tuple[str, ...]
-    """The symbol versions that are needed of it."""
+    """The symbol versions that it must define."""
     by: tuple[str, ...]
     """The files that use it."""
 
 
 class Requirement(NamedTuple):
-    """A variable NVIDIA_REQUIRE_* of the image."""
+    """A NVIDIA_REQUIRE_* variable of the image."""
 
     name: str
     text: str
     driver: Optional[str]
-    """The first driver from which on every one meets it, whatever the GPU's brand is; None if there is none known."""
+    """The first driver from which on all meet it, with a GPU of any brand; None if none is known."""
     fault: Optional[str]
-    """Why it cannot be read."""
+    """Why it cannot be parsed."""
 
 
 class Fabric(NamedTuple):
@@ -92,62 +92,62 @@ class Fabric(NamedTuple):
     name: str
     version: Optional[str]
     path: str
-    """The file; of one that the image lacks, the file that opens it by name."""
+    """The file; for a missing library, the file that opens it by name."""
     host: str
-    """What it uses of the host."""
+    """The parts of the host that it uses."""
     is_there: bool = True
     """Whether the image has it."""
 
 
 class IntelRuntime(NamedTuple):
-    """A way in which programs use Intel's GPUs."""
+    """An interface by which programs use Intel's GPUs."""
 
     name: str
     """`Level Zero`."""
     by: str
-    """A file that shows that they do."""
+    """A file that uses it, else the driver."""
     driver: Optional[str]
     """The image's driver for Intel's GPUs; None if it has none."""
     release: Optional[str] = None
-    """Of SynapseAI, on which that of the host's kernel driver depends."""
+    """The release of SynapseAI, which the host's kernel driver must match."""
 
 
 class ImageNeeds(NamedTuple):
-    """What an image asks of a host."""
+    """The requirements of an image on a host."""
 
     facts: ImageFacts
     program: Optional[str]
     cuda: tuple[ImageCuda, ...]
     """The CUDA of the image and of its GPU code, the newest first."""
     driver: Optional[str]
-    """The oldest NVIDIA driver that serves its newest CUDA: by minor-version compatibility, unless it has only PTX."""
+    """The oldest NVIDIA driver for its newest CUDA, by minor-version compatibility unless the code is only PTX."""
     native: Optional[str]
-    """The first driver that serves its newest CUDA itself."""
+    """The first driver of its newest CUDA's own version."""
     ptx: Optional[str]
-    """The first driver that compiles the newest PTX in its GPU code, for GPUs newer than the code; None without any."""
+    """The first driver that compiles its newest PTX, for GPUs newer than the code; None without PTX."""
     only_ptx: tuple[str, ...]
     """Frameworks and programs without machine code."""
     requires: tuple[Requirement, ...]
     gpu_code: tuple[CodeFile, ...]
     glibc: Optional[str]
-    """The newest GLIBC version that the files that were looked at need, `2.34`."""
+    """The newest GLIBC version that inspected files need, `2.34`."""
     libstdcxx: Optional[str]
     """Likewise GLIBCXX, `3.4.30`."""
     libraries: tuple[DriverLibrary, ...]
     missing: tuple[str, ...]
-    """Libraries that the program needs, that the image lacks, and that are not a driver's."""
+    """Missing libraries that the program needs, without those of a driver."""
     lacking: tuple[tuple[str, str], ...]
-    """Those that libraries of frameworks need, each with the library that needs it first."""
+    """Missing libraries that libraries of frameworks need, each with the first library that needs it."""
     rocm: Optional[tuple[str, str, str]]
-    """The major release of ROCm that something is linked with, the library of it that tells, and the file."""
+    """The major release of ROCm that a file is linked with, ROCm's library that shows it, and the file."""
     intel: tuple[IntelRuntime, ...]
     fabric: tuple[Fabric, ...]
     unread: tuple[tuple[str, str], ...]
-    """What was not looked at, and why."""
+    """Each path that was not inspected, and why."""
 
     @property
     def capabilities(self) -> tuple[tuple[Capability, bool, str], ...]:
-        """Return each capability of the driver that is used, whether surely, and by what."""
+        """Return each used capability of the driver, whether its use is certain, and the evidence."""
         evidence: dict[Capability, tuple[bool, str]] = {}
         facts = self.facts
         if self.cuda or any(code.gpu_code.modules for code in self.gpu_code):
@@ -164,13 +164,13 @@ class ImageNeeds(NamedTuple):
 
     @property
     def because_of_ptx(self) -> str:
-        """Return why no older driver serves: `, as PyTorch has only PTX`; empty if it is for no such reason."""
+        """Return why no older driver suffices: `, as PyTorch has only PTX`; empty for other reasons."""
         verb = "has" if len(self.only_ptx) == 1 else "have"
         return f", as {', '.join(self.only_ptx)} {verb} only PTX" if self.only_ptx else ""
 
     @property
     def is_for_gpus(self) -> bool:
-        """Return whether anything in it uses a GPU."""
+        """Return whether the image uses a GPU."""
         toolkit = self.cuda or self.facts.rocm or self.facts.rocm_runtime or self.rocm
         return bool(toolkit or self.gpu_code or self.libraries or self.requires or self.intel)
 
@@ -203,8 +203,6 @@ class ImageNeeds(NamedTuple):
 
 
 class _NeedsCollector:
-    """What is found in the files that are looked at."""
-
     def __init__(self, image: Image, tree: Optional[Tree] = None) -> None:
         self.tree: Tree = image.tree if tree is None else tree
         self._find = image.loader.find
@@ -215,14 +213,13 @@ class _NeedsCollector:
         self._needs: list[str] = []
         self.nccl: dict[str, str] = {}
         self.opened: dict[str, str] = {}
-        """The first file that names a library, by its name."""
+        """The first file that names a library, by the name."""
         self.unread: dict[str, str] = {}
         self._seen: set[str] = set()
         self._rocms: dict[str, str] = {}
-        """The first file that is linked with a library of ROCm's, by its name."""
+        """The first file that is linked with a ROCm library, by the library's name."""
 
     def inspect(self, path: str) -> None:
-        """Look into the file *path*, once: what it is linked with, and which libraries it names."""
         real_path = self.tree.resolve(path)
         if isinstance(real_path, Missing) or real_path in self._seen:
             return
@@ -259,9 +256,10 @@ class _NeedsCollector:
                 self._needs += need.versions
 
     def add_use(self, name: str, use: Strength, path: str) -> None:
-        """Note that the file *path* uses the library *name*, if it is a driver's and no name of that file itself.
+        """Record that the file *path* uses the driver library *name*, unless *name* is that of *path* itself.
 
-        HIP and AMD's OpenCL open libGL for programs that share buffers with it: that says nothing of the image.
+        HIP and AMD's OpenCL open libGL for programs that share buffers with it, which does not show that the image
+        uses it.
         """
         about = _vendor_and_capability(name)
         is_for_sharing = about is not None and about[0] == "any" and use == "opened" and is_rocms(basename(path))
@@ -270,9 +268,9 @@ class _NeedsCollector:
 
     @property
     def libraries(self) -> Iterator[DriverLibrary]:
-        """Yield the libraries of drivers that are used; those of ROCm only if the image does not have them.
+        """Yield the used driver libraries; those of ROCm only if the image does not have them.
 
-        An image for CUDA does without those of ROCm that it opens by name, as Triton does.
+        An image for CUDA works without ROCm's libraries that it opens by name, as Triton does.
         """
         for (name, use), paths in sorted(self._uses.items()):
             about = _vendor_and_capability(name)
@@ -288,7 +286,7 @@ class _NeedsCollector:
 
     @property
     def rocm(self) -> Optional[tuple[str, str, str]]:
-        """Return the newest release of ROCm that a file is linked with, the library that tells, and the file."""
+        """Return the newest such release, with its library and the file; libamdhip64 is preferred."""
         releases = ((release, name, path) for name, path in self._rocms.items() if (release := release_with([name])))
         return max(releases, key=lambda row: (version_key(row[0]), row[1].startswith("libamdhip64")), default=None)
 
@@ -297,7 +295,6 @@ class _NeedsCollector:
 
 
 def _vendor_and_capability(name: str) -> Optional[tuple[Literal["nvidia", "amd", "any"], Capability]]:
-    """Return whose library *name* is, and its capability; None if it is of none of the vendors."""
     dispatchers: Mapping[str, Capability] = table("needs")["dispatchers"]
     shared = dispatchers.get(_stem(name))
     if shared is not None:
@@ -309,9 +306,9 @@ def _vendor_and_capability(name: str) -> Optional[tuple[Literal["nvidia", "amd",
 
 
 def read_needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
-    """Return what *image* asks of a host, or what *program* in it does: a path, or a name in the image's PATH.
+    """Return what *image* requires of a host, or what *program* in it does: a path, or a name in the image's PATH.
 
-    Errors: `HostReadError` (code `program-not-found`) for a program that the image does not have, or that does not run.
+    Errors: `HostReadError` (code `program-not-found`) for a program that is missing or does not run.
     """
     facts = image.facts
     collector, places = _NeedsCollector(image), _LibraryPaths(image)
@@ -361,9 +358,9 @@ def read_needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
 
 
 def find_driver_libraries(image: Image, tree: Tree, program: str, linked: Iterable[str]) -> tuple[DriverLibrary, ...]:
-    """Return the libraries of drivers that the file *program* uses in *tree*, a container of *image*.
+    """Return the driver libraries that the file *program* uses in *tree*, a container of *image*.
 
-    The result has also the libraries that files of *linked* use, if those files usually open a driver.
+    Those of *linked* that usually open a driver are inspected as well.
     """
     collector = _NeedsCollector(image, tree)
     collector.inspect(program)
@@ -375,7 +372,7 @@ def find_driver_libraries(image: Image, tree: Tree, program: str, linked: Iterab
 
 
 def opened_by(name: str) -> tuple[str, ...]:
-    """Return the soname of *name*, and the libraries that it opens for NVIDIA's GPUs if all vendors share it."""
+    """Return the soname of *name*, and the NVIDIA libraries that it opens if it is vendor-neutral."""
     return tuple(table("needs")["opens"].get(_stem(name), (name,)))
 
 
@@ -385,7 +382,7 @@ def _stem(name: str) -> str:
 
 
 def _linked_files(image: Image, program: str) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
-    """Return the files that *program* is linked with, itself first; what is missing; and whether it is a Python."""
+    """Return the files that *program* loads, itself first; missing libraries; and whether it is a Python."""
     container = _container(image)
     machine = Caller(image.facts.arch, modes_count=image.facts.kind == "directory")
     chain = resolve_program(container, program, image.facts.env.get("PATH") or DEFAULT_PATH, machine)
@@ -401,10 +398,7 @@ def _linked_files(image: Image, program: str) -> tuple[tuple[str, ...], tuple[st
 
 
 def _missing_libraries(image: Image, places: tuple[str, ...], code: Iterable[CodeFile]) -> Iterator[tuple[str, str]]:
-    """Yield the libraries that frameworks in the directories *places* need, and what needs them, unless a driver's.
-
-    Also those of ROCm, and of SYCL's runtime, that files with *code* for AMD's and Intel's GPUs need.
-    """
+    """Yield each missing library that frameworks, or GPU code of AMD's and Intel's, need, and what needs it."""
     tree = image.tree
     if tree.restarts:
         return
@@ -431,7 +425,7 @@ def _missing_libraries(image: Image, places: tuple[str, ...], code: Iterable[Cod
 
 
 def beside(places: Iterable[str]) -> Iterator[str]:
-    """Yield the directories in which packages of the directories *places* find libraries of other packages."""
+    """Yield the directories in which Python packages in *places* find libraries of other packages."""
     for packages in places:
         yield from (f"{packages}/torch/lib", f"{packages}/dpctl", dirname(dirname(packages)))
 
@@ -441,7 +435,6 @@ def _container(image: Image) -> Container:
 
 
 def _inspect_image(collector: _NeedsCollector, places: _LibraryPaths) -> None:
-    """Look into what usually opens a driver, and into the frameworks' libraries."""
     for pattern in table("needs")["openers"]:
         for path in places.paths_of_pattern(pattern):
             collector.inspect(path)
@@ -456,8 +449,6 @@ def _inspect_image(collector: _NeedsCollector, places: _LibraryPaths) -> None:
 
 
 class _LibraryPaths:
-    """Where libraries are in an image, for the patterns of data/needs.json."""
-
     def __init__(self, image: Image) -> None:
         search_path = split_library_path(image.facts.env.get("LD_LIBRARY_PATH", ""))
         self.tree = image.tree
@@ -467,26 +458,23 @@ class _LibraryPaths:
         self.packages = package_directories(image.tree, image.facts.env.get("PATH", ""))
 
     def paths_of_pattern(self, pattern: str) -> Iterator[str]:
-        """Yield the paths of *pattern*: absolute, below the packages of Python after `site:`, else below libraries."""
+        """Match an absolute *pattern*, one below Python packages after `site:`, or one below library directories."""
         if pattern.startswith("/"):
             yield from glob_or_note(self.tree, pattern)
             return
         below = self.packages if pattern.startswith(_SITE) else self.libraries
         for directory in below:
             paths = glob_below(self.tree, directory, pattern.removeprefix(_SITE))
-            yield from islice(paths, FILES_LIMIT + 1)  # one more than is looked at, to say so
+            yield from islice(paths, FILES_LIMIT + 1)  # one more than the limit, so that `inspect` reports it
 
 
 def read_intel(image: Image, code: Iterable[CodeFile]) -> tuple[IntelRuntime, ...]:
-    """Return each way in which *image*, which has GPU *code*, may use Intel's GPUs or Gaudi accelerators."""
+    """Return the interfaces by which *image*, with its GPU *code*, may use Intel's GPUs or Gaudi accelerators."""
     return tuple(_find_intel(_NeedsCollector(image), _LibraryPaths(image), code))
 
 
 def _find_intel(collector: _NeedsCollector, places: _LibraryPaths, code: Iterable[CodeFile]) -> Iterator[IntelRuntime]:
-    """Yield each way in which the image may use Intel's GPUs, and its driver for that; look into what does.
-
-    Files with *code* for them use Level Zero, which SYCL prefers.
-    """
+    """Inspect the users of each interface. Files with *code* for Intel's GPUs use Level Zero."""
     of_code = [file.path for file in code if "intel" in file.gpu_code.vendors]
     for row in table("needs")["intel"]:
         drivers = (path for pattern in row["drivers"] for path in places.paths_of_pattern(pattern))
@@ -502,7 +490,6 @@ def _find_intel(collector: _NeedsCollector, places: _LibraryPaths, code: Iterabl
 
 
 def _find_fabric(collector: _NeedsCollector, places: _LibraryPaths) -> Iterator[Fabric]:
-    """Yield the libraries for RDMA and communication, each file once; and those that are only opened by name."""
     tree = collector.tree
     for row in table("needs")["fabric"]:
         seen: dict[str, str] = {}
@@ -523,19 +510,17 @@ def _find_fabric(collector: _NeedsCollector, places: _LibraryPaths) -> Iterator[
 
 
 def _drivers_of_cuda(cuda: Optional[str]) -> tuple[Optional[str], Optional[str]]:
-    """Return the first driver that has CUDA version *cuda* itself, and the oldest that can run its programs."""
+    """Return the first driver of CUDA version *cuda* itself, and the oldest that runs its programs."""
     native = first_native_driver(cuda) if cuda else None
     return native, (minor_compatible_driver(cuda) or native) if cuda and native else None
 
 
 def _only_ptx(code: Iterable[CodeFile]) -> tuple[str, ...]:
-    """Return the frameworks, or the program, whose files have PTX for NVIDIA's GPUs, and no machine code."""
     by_owner = {name: merge_gpu_code(files) for name, files in main_files_by_owner(code).items() if files[0].is_main}
     return tuple(name for name, merged in by_owner.items() if merged.isas and not merged.code and not merged.unread)
 
 
 def _driver_of_ptx(code: Iterable[CodeFile]) -> Optional[str]:
-    """Return the first driver that compiles all PTX of *code*; None without any, or of an unknown version."""
     isas = (isa for file in code for isa in file.gpu_code.isas)
     cuda = max(filter(None, map(cuda_of_isa, isas)), key=version_key, default=None)
     return first_native_driver(cuda) if cuda else None

@@ -44,13 +44,13 @@ class OciLayout:
         self._layers: list[Blob] = []
 
     def close(self) -> None:
-        """Close the layout, and the layers that were opened."""
+        """Close the layout and its opened layers."""
         for layer in self._layers:
             layer.close()
         self.tree.close()
 
     def has(self, path: str) -> bool:
-        """Return whether there is a regular file *path*."""
+        """Return whether *path* is a regular file."""
         entry = self.tree.find("/" + path)
         return not isinstance(entry, Missing) and entry.stat.kind == "file"
 
@@ -66,7 +66,7 @@ class OciLayout:
             return parse(data)
 
     def layer(self, path: str, expected: Optional[oci.OciDescriptor]) -> Blob:
-        """Return the layer *path*, unread. Errors: as `parsed`. `Verified.finish` checks its digest."""
+        """Open the layer *path*. Errors: as `read_document`; `VerifiedBlob.finish` checks the digest."""
         entry = self.tree.find("/" + path)
         if isinstance(entry, Missing) or entry.stat.kind != "file":
             why = str(entry) if isinstance(entry, Missing) else "it is not a regular file"
@@ -96,10 +96,7 @@ def open_layout(path: str, label: str, tag: Optional[str], arch: Architecture) -
 def open_archive(
     blob: Blob, root: HostPath, label: str, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture
 ) -> Image:
-    """Return the image in the tar archive *blob*, of *kind* if given, called *label*; of several, the one for *arch*.
-
-    Errors: as `archive_tree`.
-    """
+    """Return the image in the tar archive *blob*, called *label*. The rest, and errors: as `archive_tree`."""
     tree, env, image_kind = archive_tree(blob, root, kind, tag, arch)
     return read_image(tree, label, image_kind, env)
 
@@ -108,6 +105,8 @@ def archive_tree(
     blob: Blob, root: HostPath, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture
 ) -> tuple[OpenedTree, dict[str, str], ImageKind]:
     """Return the files of the image in the tar archive *blob*, the variables of its configuration, and its kind.
+
+    *kind* is the kind that the caller named, if any. Of several images, the one with *tag*, or for *arch*, is chosen.
 
     Errors: `FormatError` (`bad-oci`, `bad-archive`, `image-bomb`, `unknown-image`), `HostReadError`
     (`unsupported-image`, `encrypted-image`), `UsageError` (`several-images`, `no-such-tag`).
@@ -168,9 +167,9 @@ def _from_index(
 def _layered_tree(
     blobs: OciLayout, root: HostPath, layers: Sequence[tuple[str, Optional[oci.OciDescriptor]]]
 ) -> OpenedTree:
-    """Return the tree of *layers*. Layers in a packed archive are listed in the order of the archive.
+    """Return the tree of *layers*. The layers of a packed archive are read in the order of the archive.
 
-    `docker save` writes them in the order of their digests: going back to each would unpack the archive as often.
+    `docker save` sorts them by digest: going back to each would unpack the archive again each time.
     """
     if len(layers) > LAYERS_LIMIT:
         raise oci.damaged(f"{len(layers)} layers", "layers").in_file(blobs.label)
@@ -180,7 +179,7 @@ def _layered_tree(
     read: dict[str, tuple[Blob, Iterable[Member]]] = {}
     for path, _ in layers:
         while path not in read:
-            following = next(unread, path)  # a layer that comes twice is read twice
+            following = next(unread, path)  # a layer that is listed twice is read twice
             plain, layer_members = _read_layer(opened[following])
             read[following] = plain, layer_members if following == path else collect_members(layer_members)
         index.add(*read.pop(path))
@@ -188,10 +187,11 @@ def _layered_tree(
 
 
 def _read_layer(blob: Blob) -> tuple[Blob, Iterator[Member]]:
-    """Return the unpacked layer *blob*, and its members. The end of the members checks the digest of a packed layer: of
-    another one, only a part is read.
+    """Return the unpacked layer *blob*, and its members.
 
-    Errors: `HostReadError` (code `unsupported-image`); those of `listed`, of `Verified.finish`.
+    After the last member, the digest of a packed layer is checked. An unpacked layer is only read in part.
+
+    Errors: `HostReadError` (code `unsupported-image`); those of `members_with_ident` and `VerifiedBlob.finish`.
     """
     head = blob.read_at(0, 512)
     for compression, magic in UNSUPPORTED_COMPRESSIONS.items():
@@ -208,7 +208,6 @@ def _read_layer(blob: Blob) -> tuple[Blob, Iterator[Member]]:
 
 
 def _find_manifests(blobs: OciLayout, descriptors: Sequence[oci.OciDescriptor]) -> list[oci.OciDescriptor]:
-    """Return the manifests in *descriptors* and their indexes, in order."""
     manifests = []
     todo = [(descriptor, 0) for descriptor in reversed(descriptors)]
     opened = 0
@@ -226,7 +225,7 @@ def _find_manifests(blobs: OciLayout, descriptors: Sequence[oci.OciDescriptor]) 
 
 
 def _choose_platform(manifests: Sequence[oci.OciDescriptor], arch: Architecture, label: str) -> oci.OciDescriptor:
-    """Return the first manifest for Linux on *arch*; else the first for Linux: check reports its architecture."""
+    """Return the first manifest for *arch*; else the first for Linux, whose architecture `check` reports."""
     linux = [manifest for manifest in manifests if manifest.os in (None, "linux")]
     if not linux:
         platforms = sorted({f"{manifest.os}/{manifest.arch}" for manifest in manifests})
@@ -235,7 +234,6 @@ def _choose_platform(manifests: Sequence[oci.OciDescriptor], arch: Architecture,
 
 
 def _find_tagged(images: Sequence[T], tags: Sequence[tuple[str, ...]], tag: Optional[str], label: str) -> T:
-    """Return the image with *tag*; without a tag the only one."""
     if not images:
         raise oci.damaged("no image is in it", "byte 0").in_file(label)
     known_tags = [name for names in tags for name in names]
@@ -247,7 +245,7 @@ def _find_tagged(images: Sequence[T], tags: Sequence[tuple[str, ...]], tag: Opti
         why = f"it has {len(images)}: {shown or 'without tags'}"
         raise UsageError("several-images", "which image is meant?", where=label, why=why, hint=hint)
     for image, names in zip(images, tags):
-        # By its name, or that without the registry, without `:latest`, or only the tag.
+        # The whole name, or without the registry, without `:latest`, or only the tag.
         spellings = (full for name in names for full in (name, re.sub(":latest$", "", name)))
         if any(full == tag or full.endswith((f"/{tag}", f":{tag}")) for full in spellings):
             return image
@@ -260,13 +258,13 @@ def _unsupported(why: str, label: str) -> HostReadError:
 
 
 class VerifiedBlob(BlobPart):
-    """*blob*, which should have *digest* (`sha256:...`). Its digest is computed while it is read from its start."""
+    """A blob with an expected *digest* (`sha256:...`), which is computed while the blob is read from its start."""
 
     def __init__(self, blob: Blob, digest: str, label: str) -> None:
         super().__init__(blob, 0, blob.size or 0, label)
         algorithm, _, self._wanted = digest.partition(":")
         self._hash = hashlib.new(algorithm) if algorithm in _ALGORITHMS else None
-        self._seen = 0  # bytes from the start that the hash has
+        self._seen = 0  # bytes from the start in the hash
 
     def read_at(self, offset: int, size: int) -> bytes:
         data = super().read_at(offset, size)
@@ -276,7 +274,7 @@ class VerifiedBlob(BlobPart):
         return data
 
     def finish(self) -> None:
-        """Read the rest, and check the digest. Errors: `FormatError` (code `bad-oci`) if it is another one."""
+        """Read the rest, and check the digest. Errors: `FormatError` (code `bad-oci`) if it differs."""
         while self._hash is not None and self.read_at(self._seen, STEP):
             pass
         if self._hash is not None and self._hash.hexdigest() != self._wanted:

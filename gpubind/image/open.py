@@ -1,4 +1,4 @@
-"""Which image a reference names, and what it is stored in."""
+"""Open the image that a reference names, whatever it is stored in. Entry: `open_image`."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ _FOREIGN_TRANSPORTS = {
     "containers-storage": "podman:NAME",
     "dir": "podman:NAME",
 }
-"""What containers/image calls what gpubind calls otherwise."""
+"""Transports of containers/image, and the names of the same stores in gpubind."""
 ENVIRONMENTS = {
     "conda-meta": "a conda environment, not an image",
     "pyvenv.cfg": "a virtual environment of Python, not an image",
 }
-"""By the name that each has at its top."""
+"""Descriptions of directories that are not images, by a name that each contains at its top."""
 _OPEN_LIMIT = 4
-"""Images that several checks keep open: each has files and directories open, of which a process may have few."""
+"""Limit of open images of several checks: each needs file descriptors, of which a process has few."""
 
 StrPath = Union[str, os.PathLike[str]]
 
@@ -56,8 +56,8 @@ StrPath = Union[str, os.PathLike[str]]
 def open_image(reference: StrPath, machine: Optional[str] = None) -> Image:
     """Return the image that *reference* names: the path of an `ACCEPTED` kind of file, or kind and name, `oci:DIR:TAG`.
 
-    An image for several architectures is opened for *machine*, `Host.uname.machine` of the host of the plan; by
-    default for this machine.
+    *machine* chooses the architecture of a multi-architecture image: `Host.uname.machine` of the host of the plan, by
+    default that of this machine.
 
     Errors: `HostReadError` (`no-image`, `unreadable-file`, `unsupported-image`, `encrypted-image`, `missing-package`,
     `no-image-store`, `image-store`), `FormatError` (`unknown-image`, `bad-bundle`, `bad-sif`, `bad-squashfs`,
@@ -67,9 +67,9 @@ def open_image(reference: StrPath, machine: Optional[str] = None) -> Image:
 
 
 class OpenImages:
-    """The images that several checks share: each is opened once while it is among the last `_OPEN_LIMIT` used.
+    """The images that several checks share; the last `_OPEN_LIMIT` of them stay open.
 
-    An image that cannot be opened gives the same error each time.
+    An image that cannot be opened raises the same error each time.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class OpenImages:
             self._close_oldest()
 
     def image(self, reference: ImageReference, machine: Optional[str]) -> Image:
-        """Return *reference* for *machine*; it may be closed when others are asked for. Errors: as `open_image`."""
+        """Return *reference* for *machine*, open until `_OPEN_LIMIT` others are used. Errors: as `open_image`."""
         key = reference, machine
         if key in self._errors:
             raise self._errors[key]
@@ -101,7 +101,7 @@ class OpenImages:
         return image
 
     def has_raised(self, error: GpubindError) -> bool:
-        """Return whether *error* is that of an image."""
+        """Return whether *error* was raised for an image."""
         return any(error is raised for raised in self._errors.values())
 
     def _close_oldest(self) -> None:
@@ -109,10 +109,7 @@ class OpenImages:
 
 
 def _open_root(reference: ImageReference, machine: Optional[str] = None) -> Image:
-    """Return the image that *reference* names. A start may add what an environment of Python lacks; a check may not.
-
-    Errors: as `open_image`.
-    """
+    """Open *reference*, and refuse a Python environment, which a start can complete and a check cannot."""
     image = open_reference(reference, machine)
     marker = next((name for name in ENVIRONMENTS if image.tree.has(f"/{name}")), None)
     if marker is None or image.facts.libc_family != "none":
@@ -124,7 +121,7 @@ def _open_root(reference: ImageReference, machine: Optional[str] = None) -> Imag
 
 
 def open_reference(image: ImageReference, machine: Optional[str] = None) -> Image:
-    """Return the image that *image* names. Errors: as `open_image`."""
+    """Open the image that *image* names, even a Python environment. Errors: as `open_image`."""
     arch = architecture(machine or system.uname().machine)
     if image.store is not None:
         from gpubind.image.engine import open_stored
@@ -203,7 +200,7 @@ def _read_file(
 
 
 def _split_tag(file_and_tag: str) -> tuple[str, Optional[str]]:
-    """`FILE:TAG`: both may have colons; the longest that exists is the file."""
+    """Split `FILE:TAG`, both of which may contain colons, after the longest file that exists."""
     path, tag = file_and_tag, ""
     while not lexists(path) and ":" in path:
         path, _, more = path.rpartition(":")
@@ -222,14 +219,13 @@ def _unpulled(image: ImageReference) -> UsageError:
 
 
 def _store_hint(label: str) -> str:
-    """Return where an image with a name, without a path, may be; empty if *label* can be none."""
     if not NAME.fullmatch(label) or label.endswith(FILE_ENDINGS):
         return ""
     return f"name the store of an image that is in one: `podman:{label}` or `docker:{label}`"
 
 
 def suggest_path(path: str) -> str:
-    """Return the question whether a file next to *path*, which does not exist, was meant; empty if none is similar."""
+    """Return a hint to a similar name in the directory of the missing *path*; empty if there is none."""
     directory, slash, name = path.rpartition("/")
     try:
         names = sorted(system.listdir(directory + slash or "."))

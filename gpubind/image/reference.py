@@ -1,4 +1,4 @@
-"""The word that names an image, parsed once: `parse_reference`."""
+"""Parse the argument that names an image. Entry: `parse_reference`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Starter(Protocol):
-        """What the reading of a word depends on: a runtime, of `gpubind.runtimes`."""
+        """The facts of a runtime, of `gpubind.runtimes`, on which the parsing of an argument depends."""
 
         name: str
         title: str
@@ -34,52 +34,53 @@ ImageForm = Literal[
     "registry",
     "source",
 ]
-"""How an image is given to a runtime: a directory, an OCI bundle, a directory in its own storage, by a name; a SIF, a
-squashfs file, a file of another kind; an OCI layout (`oci:DIR`), an archive (`oci-archive:FILE`,
-`docker-archive:FILE`); a name in a store, in a registry (`docker://`), in another source (`library://`, `oras://`,
-`instance://`)."""
+"""The forms of an image argument of a runtime.
+
+`container` is the name of a directory in the runtime's own storage; `file` is a file of another kind; `layout` is
+`oci:DIR`; `archive` is `oci-archive:FILE` or `docker-archive:FILE`; `reference` is a name in a store; `registry` is
+`docker://`; `source` is another one: `library://`, `oras://`, `instance://`."""
 DIRECTORY_FORMS: tuple[ImageForm, ...] = ("directory", "bundle")
 FILE_FORMS: tuple[ImageForm, ...] = ("sif", "squashfs", "file")
 Store = Literal["podman", "docker"]
 STORES: tuple[Store, ...] = get_args(Store)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")
-"""The name of an image in a store."""
+"""Pattern of the name of an image in a store."""
 FILE_ENDINGS = (".sif", ".sqsh", ".tar", ".tar.gz", ".tgz", ".tar.zst")
-"""No image of a store is meant by a name that ends so."""
+"""Endings of names that never mean an image in a store."""
 _BY_PREFIX: dict[str, ImageForm] = {"oci": "layout", "oci-archive": "archive", "docker-archive": "archive"}
 
 BUNDLE_CONFIG = "config.json"
 _SYSTEM = ("usr", "bin", "etc")
-"""Names in a root file system, which may have a config.json, too, but not in a bundle."""
+"""Directories of a root file system, which may contain a config.json, but not of a bundle."""
 
 
 class ImageReference(NamedTuple):
-    """The word that names an image, and its parts."""
+    """The argument that names an image, and its parts."""
 
     text: str
-    """All of it."""
+    """The whole argument."""
     form: Optional[ImageForm] = None
-    """None: a path to nothing."""
+    """None for a missing path."""
     prefix: str = ""
-    """Its first part, up to a colon: `oci`, `podman`, a scheme; empty for a path, and where there is no colon."""
+    """The part before a colon: `oci`, `podman`, a scheme; empty for a path, and without a colon."""
     name: str = ""
-    """The rest: a path, or a name in a store or registry."""
+    """The rest: a path, or a name in a store or a registry."""
     store: Optional[Store] = None
-    """The store that has the image: the one that the word names, else that of the runtime."""
+    """The store of the image: the one in the argument, else that of the runtime."""
 
     @property
     def word(self) -> str:
-        """The image as its runtime takes it: without the name of the store."""
+        """The argument for the image's runtime: without the name of the store."""
         return self.text if self.store is None else self.name
 
     @property
     def label(self) -> str:
-        """The image as every command of gpubind takes it: with the name of the store."""
+        """The argument for commands of gpubind: with the name of the store."""
         return self.text if self.store is None else f"{self.store}:{self.name}"
 
     @property
     def is_path(self) -> bool:
-        """Whether a runtime with a store takes it for a directory: names begin with neither a slash nor a dot."""
+        """Whether a runtime with a store treats it as a directory: names begin with neither a slash nor a dot."""
         return self.text.startswith(("/", "."))
 
     @property
@@ -98,9 +99,9 @@ def is_bundle(directory: str) -> bool:
 def parse_reference(text: str, runtime: Optional[Starter] = None) -> ImageReference:
     """Parse *text*, an argument of gpubind's command line, for *runtime*, if that is known.
 
-    `podman:NAME` and `docker:NAME` always name an image of that store. A plain name is one of the store of *runtime*,
-    as that reads it, except where it ends like a file. Errors: `UsageError` (`bad-image-name`; `other-store` for a
-    store that is not the one of *runtime*); as `native_reference`.
+    `podman:NAME` and `docker:NAME` always name an image of that store. Any other text is parsed as *runtime* parses it,
+    except where it ends like a file. Errors: `UsageError` (`bad-image-name`; `other-store` for a store that is not the
+    one of *runtime*); as `native_reference`.
     """
     prefix, _, name = text.partition(":")
     store = next((store for store in STORES if text.startswith(f"{store}:") and not name.startswith("//")), None)
@@ -120,8 +121,8 @@ def parse_reference(text: str, runtime: Optional[Starter] = None) -> ImageRefere
 def native_reference(text: str, runtime: Optional[Starter] = None) -> ImageReference:
     """Parse *text*, an argument of the command line of *runtime*, as its program does.
 
-    An existing path takes precedence over what its name looks like, except with a runtime that has a store: to that,
-    only a word that begins with a slash or a dot is a path. Errors: `UnseenError` where the path cannot be inspected.
+    An existing path takes precedence over other forms. For a runtime with a store, only a text that begins with a slash
+    or a dot is a path. Errors: `UnseenError` where the path cannot be inspected.
     """
     image = _parse_parts(text)
     if runtime is None or runtime.store is None or image.is_path:
@@ -132,7 +133,6 @@ def native_reference(text: str, runtime: Optional[Starter] = None) -> ImageRefer
 
 
 def bad_name(store: Store, text: str) -> UsageError:
-    """Return the error for *text*, which names no image of *store*."""
     hint = f"as in `{store}:ubuntu:24.04`"
     return UsageError("bad-image-name", "this is not the name of an image", where=text, hint=hint)
 
@@ -159,7 +159,7 @@ def _parse_parts(text: str) -> ImageReference:
 
 
 def _form_of_file(path: str) -> ImageForm:
-    """Return the form of the file *path* by its first bytes. Errors: `UnseenError` where it could not be inspected."""
+    """Read the first bytes of *path*. Errors: `UnseenError` where it could not be inspected."""
     from contextlib import closing
 
     from gpubind.files.blob import open_blob

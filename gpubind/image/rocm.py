@@ -1,4 +1,4 @@
-"""Find the ROCm of an image outside of its loader's directories: AMD's packages, conda's, and the wheels of Python.
+"""Find ROCm outside the directories of an image's loader: in AMD's packages, conda's packages and Python's wheels.
 
 Sources: ROCm documentation, "Transition guide from legacy ROCm release stream" (/opt/rocm/core-X.Y); ROCm/TheRock
 `docs/packaging/python_packaging.md` (the wheels of rocm-sdk); pytorch `.ci/manywheel/build_rocm.sh` (torch/lib).
@@ -18,7 +18,7 @@ from gpubind.model import RootedPath
 from gpubind.model.layouts import ROCM_LIBRARIES, ROCM_PREFIXES
 
 RUNTIME = "libhsa-runtime64.so*"
-"""The library that all of ROCm needs: an image that has it has its own ROCm."""
+"""The library that all of ROCm needs: an image that contains it has its own ROCm."""
 HIP = "libamdhip64.so*"
 _IN_PACKAGES = ("_rocm_sdk_core*/lib", "torch/lib")
 _BUILT = re.compile(r"^hip\b[^=\n]*= *['\"]([0-9]{1,3}\.[0-9]{1,3})", re.MULTILINE)
@@ -26,9 +26,9 @@ _WHEEL = re.compile(r"rocm_sdk_core-([0-9]{1,4}(?:\.[0-9]{1,4}){1,2})")
 
 
 def read_rocm(tree: Tree, prefixes: Iterable[str]) -> tuple[Optional[str], Optional[RootedPath]]:
-    """Return the release of ROCm in an image, `6.1.2`, and its HSA runtime, each if it is found.
+    """Return the release of ROCm in an image, `6.1.2`, and its HSA runtime; None for each that is not found.
 
-    *prefixes* may have a Python, or conda's packages.
+    *prefixes* may contain a Python, or conda's packages.
     """
     prefixes = tuple(prefixes)
     packages = [place for prefix in prefixes for place in site_packages(tree, prefix)]
@@ -41,7 +41,7 @@ def _runtimes(tree: Tree, prefixes: Iterable[str], packages: Iterable[str]) -> I
         for directory in (*ROCM_LIBRARIES, "hsa/lib"):
             yield from glob_or_note(tree, f"{release}/{directory}/{RUNTIME}")
     for prefix in prefixes:
-        if any(glob_below(tree, f"{prefix}/lib", HIP)):  # other packages bring only the runtime
+        if any(glob_below(tree, f"{prefix}/lib", HIP)):  # other packages contain only the runtime
             yield from glob_below(tree, f"{prefix}/lib", RUNTIME)
     for place in packages:
         for directory in _IN_PACKAGES:
@@ -49,7 +49,6 @@ def _runtimes(tree: Tree, prefixes: Iterable[str], packages: Iterable[str]) -> I
 
 
 def _releases(tree: Tree, packages: Iterable[str]) -> Iterator[str]:
-    """Yield the releases as AMD's packages, the wheels of rocm-sdk and PyTorch record them."""
     texts = [
         read_version(tree, path) for release in ROCM_PREFIXES for path in glob_or_note(tree, f"{release}/.info/version")
     ]

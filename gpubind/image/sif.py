@@ -18,7 +18,7 @@ _ENCRYPTED = ("encrypted-squashfs", "gocryptfs-squashfs")
 
 
 def sif_tree(blob: FileBlob, root: HostPath) -> Tree:
-    """Return the files of the SIF file in *blob*. An overlay that is stored with them is ignored.
+    """Return the files of the SIF file *blob*. An overlay in the file is ignored.
 
     Errors: `FormatError` (`bad-sif`, `bad-squashfs`), `HostReadError` (`encrypted-image`, `unsupported-image`).
     """
@@ -53,9 +53,9 @@ def _unsupported(label: str, descriptors: tuple[sif.SifDescriptor, ...]) -> Host
 
 
 class SquashfsTree(OpenedTree):
-    """The files of the squashfs image in *blob*; *root* only names the image.
+    """The files of the squashfs image *blob*. *root* is the path of the image.
 
-    Errors: `FormatError` (codes `bad-squashfs`, `image-bomb`), also later, when damage is met; `HostReadError`
+    Errors: `FormatError` (codes `bad-squashfs`, `image-bomb`), even in later reads of damaged parts; `HostReadError`
     (`unsupported-image`, `missing-package`) for a version or a compression that cannot be read.
     """
 
@@ -71,8 +71,8 @@ class SquashfsTree(OpenedTree):
             if root_inode.kind != "dir":
                 raise squashfs.damaged("the root is not a directory", "byte 32")
         self._inodes = {"/": root_inode}
-        """Of what was looked at. A tree asks about a path after the directory that it is in."""
-        self._names: dict[str, dict[str, int]] = {}
+        """The inodes of known paths. A tree queries a directory before the paths in it."""
+        self._names: dict[str, dict[str, int]] = {}  # by directory: names, and the references of their inodes
 
     def close(self) -> None:
         self._blob.close()
@@ -100,7 +100,6 @@ class SquashfsTree(OpenedTree):
         return tuple(self._listing(path))
 
     def _listing(self, path: str) -> dict[str, int]:
-        """Return the names in directory *path*, with the references of their inodes."""
         if path not in self._names:
             with in_file(self._label):
                 self._names[path] = self._image.listing(self._inodes[path])
@@ -108,8 +107,6 @@ class SquashfsTree(OpenedTree):
 
 
 class _SquashfsFile(Blob):
-    """A regular file in the image."""
-
     def __init__(self, file: squashfs.SquashfsFile, label: str) -> None:
         self.label = label
         self._file = file

@@ -1,7 +1,7 @@
-"""Find the SynapseAI of an image, the software for Gaudi accelerators, and its release.
+"""Find SynapseAI, the software for Gaudi accelerators, in an image, and its release.
 
-Sources: Gaudi documentation, "Driver and Software Installation" (habanalabs-graph has libSynapse, in
-/usr/lib/habanalabs; the packages of Python have the release and the build as their version).
+Source: Gaudi documentation, "Driver and Software Installation" (habanalabs-graph installs libSynapse in
+/usr/lib/habanalabs; the version of the Python packages consists of the release and the build).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpubind.model import Missing
 HOME = "/usr/lib/habanalabs"
 _LIBRARY = "libSynapse.so"
 _BEGINS = ("libSynapse", "libsynapse_", "libhl_", "libhl-thunk", "libhlml", "libhcl", "libscal", "libswtools_sdk")
-"""How the names of its libraries begin."""
+"""Beginnings of the names of its libraries."""
 _STATUS, _STATUS_LIMIT = "/var/lib/dpkg/status", 1 << 24
 _RELEASE = r"([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4})"
 _PACKAGE = re.compile(rb"^Package: habanalabs-graph\n((?:.+\n)+)", re.MULTILINE)
@@ -28,10 +28,8 @@ _AT_BEGIN = re.compile(rf"{_RELEASE}(?![0-9])")
 
 
 class Synapse(NamedTuple):
-    """The SynapseAI of an image."""
-
     release: Optional[str]
-    """`1.24.0`; None if it is not known."""
+    """`1.24.0`; None if it is unknown."""
     by: str
     """The file that shows the release, or else the library."""
 
@@ -43,12 +41,12 @@ def parse_synapse_release(version: str) -> Optional[str]:
 
 
 def is_synapse_library(name: str) -> bool:
-    """Return whether *name* is that of a library of SynapseAI."""
+    """Return whether *name* is the file name of a SynapseAI library."""
     return name.startswith(_BEGINS)
 
 
 def read_synapse(tree: Tree, packages: Iterable[str]) -> Optional[Synapse]:
-    """Return the SynapseAI of the image *tree*, whose Python has its packages in *packages*; None if it has none."""
+    """Return the SynapseAI of the image *tree*, with Python packages in *packages*; None if it has none."""
     library = next((f"{HOME}/{name}" for name in tree.names(HOME) if name.startswith(_LIBRARY)), None)
     candidates = (*(_installed(tree) if library else ()), *_of_packages(tree, packages))
     return candidates[0] if candidates else Synapse(None, library) if library else None
@@ -58,7 +56,7 @@ def _installed(tree: Tree) -> Iterator[Synapse]:
     status = tree.read(_STATUS, _STATUS_LIMIT)
     for package in () if isinstance(status, Missing) else _PACKAGE.finditer(status):
         release = _OF_RELEASE.search(package[1])
-        if release and _IS_INSTALLED.search(package[1]):  # dpkg keeps the entry of a removed one
+        if release and _IS_INSTALLED.search(package[1]):  # dpkg keeps the entry of a removed package
             yield Synapse(release[1].decode(), _STATUS)
 
 

@@ -1,4 +1,4 @@
-"""Read the members of a tar archive in bounded memory; a sparse file as its holes and the data that the archive has.
+"""Read the members of a tar archive, sparse files included, in bounded memory.
 
 Source for sparse files: GNU tar's manual, "Storing Sparse Files": the old GNU format, and the PAX formats 0.0 to 1.0.
 """
@@ -18,29 +18,29 @@ from gpubind.formats.elf.elf import ElfIdent
 from gpubind.frozen import NamedTuple
 
 RECORDS_LIMIT = 16
-"""Records before one member; tar writes up to three."""
+"""Limit of the records before a member; tar writes up to three."""
 _MAP_BLOCKS_LIMIT = 4096
-"""Blocks of one sparse file's map in the old GNU format."""
+"""Limit of the blocks of a sparse file's map in the old GNU format."""
 PIECES_LIMIT = 1 << 16
 _MAP_TEXT_LIMIT = 1 << 20
-"""Bytes of a map of format 1.0."""
+"""Limit of the bytes of a map of format 1.0."""
 _NO_MAP = "a sparse file without its map"
 
 
 class Member(NamedTuple):
-    """A member, and where it is in the archive."""
+    """A member, and its offsets in the archive."""
 
     header: TarHeader
     start: int
-    """Of its header, or of the first record before that."""
+    """The offset of its header, or of the first record before the header."""
     data: int
-    """Of what follows its header."""
+    """The offset after its header."""
     ident: Optional[ElfIdent] = None
-    """Of an ELF file in a layer."""
+    """The ident of an ELF file in a layer."""
 
 
 def members(archive: Blob, start: int = 0) -> Iterator[Member]:
-    """Yield what is in *archive* from *start* on, in its order, each as the records before it describe it.
+    """Yield the members of *archive* from *start* on, with the attributes of the records before each.
 
     Errors: `FormatError` (code `bad-archive`) with the byte offset in the archive.
     """
@@ -50,7 +50,7 @@ def members(archive: Blob, start: int = 0) -> Iterator[Member]:
         block = archive.read_at(at, BLOCK)
         parsed = at  # where the parsed bytes start
         try:
-            if not block and not records:  # without the zeros at the end, which some writers leave out
+            if not block and not records:  # some writers omit the zeros at the end
                 if end and not archive.read_at(end - 1, 1):
                     raise damaged("the last member ends after the end of the archive")
                 return
@@ -81,7 +81,6 @@ def members(archive: Blob, start: int = 0) -> Iterator[Member]:
 
 
 def _attributes(record: TarHeader, body: bytes) -> dict[str, str]:
-    """Return what a record specifies of the next member, under pax's names."""
     if len(body) < record.data_size:
         raise damaged("truncated record")
     if record.record == "pax":
@@ -95,7 +94,7 @@ def _padded(size: int) -> int:
 
 
 def _map_blocks(archive: Blob, offset: int) -> Iterator[bytes]:
-    """Yield the blocks from *offset* that continue the map of an old GNU sparse file; the last may be cut."""
+    """Yield the further blocks of the map of an old GNU sparse file; the last may be truncated."""
     for _ in range(_MAP_BLOCKS_LIMIT):
         block = archive.read_at(offset, BLOCK)
         offset += BLOCK
@@ -106,7 +105,7 @@ def _map_blocks(archive: Blob, offset: int) -> Iterator[bytes]:
 
 
 class SparseBlob(Blob):
-    """A file of *size* bytes with *pieces*, (offset, length) each, whose data begins at *start* in *archive*."""
+    """A file of *size* bytes: *pieces* are (offset, length) pairs, whose data follows *start* in *archive*."""
 
     def __init__(self, archive: Blob, start: int, size: int, pieces: Sequence[tuple[int, int]], label: str) -> None:
         self.label, self.quick, self.restarts = label, archive.quick, archive.restarts
@@ -137,7 +136,7 @@ class SparseBlob(Blob):
 
 
 def open_sparse(archive: Blob, start: int, label: str) -> SparseBlob:
-    """Return the sparse file whose header, or the first record before that, is at *start* of *archive*.
+    """Return the sparse file whose header, or first record, is at *start* in *archive*.
 
     Errors: `FormatError` (code `bad-archive`): a damaged map, or one of more than `PIECES_LIMIT` pieces.
     """
@@ -154,7 +153,7 @@ def open_sparse(archive: Blob, start: int, label: str) -> SparseBlob:
 
 
 def _map(archive: Blob, header: TarHeader, at: int) -> tuple[list[int], int]:
-    """Return the numbers of the map of *header*, which ends at *at*, and where the data starts."""
+    """Return the numbers of the map, and the offset of the data. *header* ends at *at*."""
     if header.old_sparse:
         numbers = tar.parse_sparse_block(archive.read_at(at - BLOCK, BLOCK)[386:482])
         for block in _map_blocks(archive, at) if header.has_more_map else ():

@@ -1,4 +1,4 @@
-"""4. Which of the inventories a container gets, where it lands, and what its environment needs.
+"""4. Plans: the files and devices that a container gets, their places, and its environment.
 
 Entry: `planning.plan_host`. Only `planning` and `like` read a host; the rest is pure.
 """

@@ -1,7 +1,7 @@
 """Forward compatibility: whether a container uses the libcuda of CUDA's compat package in its image, or the host's.
 
-`planner/cuda_compat.py` has what a compat libcuda needs; here it is decided which one comes first, if any. The
-hook `enable-cuda-compat` of nvidia-container-toolkit looks at no GPU and not at what the image itself puts first.
+`planner/cuda_compat.py` contains the requirements of a compat libcuda; this module decides which one comes first, if
+any. The hook `enable-cuda-compat` of nvidia-container-toolkit ignores the GPU and the image's own search path.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from gpubind.planner.cuda_compat import CompatHost, is_data_centre, is_newer, pr
 from gpubind.planner.placement import Layout
 
 ENV_RULE = "cuda-compat"
-"""Of the variable."""
 COMPAT_RULE = "forward-compatibility"
-"""Of the Decisions."""
+"""The rule of the Decisions."""
 
 _PLAIN_DIRECTORY = re.compile(r"/[A-Za-z0-9._+/-]+")
 
@@ -29,7 +28,7 @@ _PLAIN_DIRECTORY = re.compile(r"/[A-Za-z0-9._+/-]+")
 def cuda_compat(
     request: Request, node: Optional[CompatHost], fit: ImageFit, layout: Layout
 ) -> tuple[tuple[EnvVar, ...], tuple[Decision, ...]]:
-    """Return which compat libcuda of the image comes before the host's libcuda, if any, and a Decision about each."""
+    """Return the variable that puts a compat libcuda of the image first, if any, and a Decision about each."""
     if node is None:
         return (), ()
     if not fit.facts.compat and request.cuda_compat == "image":
@@ -50,7 +49,7 @@ def cuda_compat(
 
 
 def _judge_all(request: Request, node: CompatHost, fit: ImageFit) -> Iterator[tuple[ImageLibrary, bool, str]]:
-    """Yield each compat libcuda, whether the container uses it (one at most), and why. The image's choice is first."""
+    """Yield each compat libcuda, the image's choice first, whether the container uses it (one at most), and why."""
     cuda = needed_cuda(fit.facts.every_cuda)
 
     def rank(library: ImageLibrary) -> tuple[bool, bool]:
@@ -86,7 +85,6 @@ def _judge(library: ImageLibrary, request: Request, node: CompatHost, fit: Image
 
 
 def _no_gain(library: ImageLibrary, node: CompatHost) -> Optional[str]:
-    """Return why *library* adds nothing to the host's libcuda; None if it may."""
     if library.version == node.driver:
         return "it is of the host driver's own version"
     served = supported_cuda(library)
@@ -98,8 +96,8 @@ def _no_gain(library: ImageLibrary, node: CompatHost) -> Optional[str]:
 def _helps(facts: ImageFacts, node: CompatHost) -> tuple[bool, str]:
     """Return whether a compat libcuda that fits, and that the image does not put first, should come first.
 
-    With a CUDA of the driver's own major version the host's libcuda runs the image. On a GPU that takes no part in
-    forward compatibility that would be lost: so the GPU must be known to take part.
+    The host's libcuda runs CUDA of the driver's own major version on every GPU. A compat libcuda would fail on GPUs
+    without forward compatibility, so it replaces the host's only for GPUs that are known to support it.
     """
     cuda = needed_cuda(facts.every_cuda)
     if cuda is None:
@@ -116,7 +114,6 @@ def _helps(facts: ImageFacts, node: CompatHost) -> tuple[bool, str]:
 
 
 def _puts_first(facts: ImageFacts, library: ImageLibrary) -> bool:
-    """Return whether the image's own LD_LIBRARY_PATH leads to *library*, as far as that is known."""
     return library.path == facts.own_libcuda and "LD_LIBRARY_PATH" not in facts.undecided
 
 

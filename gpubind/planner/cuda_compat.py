@@ -1,7 +1,7 @@
 """Forward compatibility: on which kernel modules and GPUs the libcuda of CUDA's compat package works.
 
-A compat libcuda serves a newer CUDA on an older kernel module. It must be made for that module, and the GPU must take
-part: data-centre GPUs do, consumer GPUs do not, and for others it is not known.
+A compat libcuda serves a newer CUDA on an older kernel module. It must be made for that module, and the GPU must
+support forward compatibility: data-centre GPUs do, consumer GPUs do not, and for others it is unknown.
 
 Sources: CUDA Compatibility guide (forward compatibility, errors 803 and 804); nvidia-container-toolkit 1.20, the hook
 `enable-cuda-compat` (`cuda-elf-header.go`, `TestUseCompat`): with a note, the note lists the branch of the kernel
@@ -29,21 +29,21 @@ _NOT_ON_DEVICE = (
 
 
 class CompatHost(NamedTuple):
-    """The driver and the GPUs of a host, as far as forward compatibility depends on them."""
+    """The facts of a host on which forward compatibility depends."""
 
     driver: str
-    """Version of the kernel module."""
+    """The version of the kernel module."""
     serves: Optional[str]
-    """The newest CUDA version that the host's libcuda serves by itself; None if that is not known."""
+    """The newest CUDA version that the host's libcuda serves by itself; None if unknown."""
     models: tuple[str, ...]
-    """The models of NVIDIA's GPUs, as far as they are known."""
+    """The known models of NVIDIA's GPUs."""
 
 
 def compat_host(driver: Driver, gpus: Iterable[Gpu], serves: Optional[str]) -> Optional[CompatHost]:
-    """Return the facts for forward compatibility with *driver* and those of *gpus* that the container gets.
+    """Return the facts of *driver* and of those *gpus* that the container gets.
 
-    *serves* is the version that the host's libcuda reports, if any. The result is None without a driver for Linux of a
-    known version: WSL and Tegra work otherwise.
+    *serves* is the CUDA version that the host's libcuda reports, if any. Return None without a Linux driver of a known
+    version: WSL and Tegra work differently.
     """
     version = driver.kernel_version or driver.version
     if driver.vendor != "nvidia" or driver.kind != "linux" or version is None:
@@ -55,7 +55,7 @@ def compat_host(driver: Driver, gpus: Iterable[Gpu], serves: Optional[str]) -> O
 def predicted_error(library: ImageLibrary, node: CompatHost) -> Optional[str]:
     """Return the error that CUDA would report with *library* on *node*; None if none is known."""
     if library.version == node.driver:
-        return None  # the driver's own libcuda, wherever it lies
+        return None  # the driver's own libcuda, at whatever path
     branch = branch_of(node.driver)
     if library.note is not None and library.note.drivers:
         if branch not in library.note.drivers:
@@ -70,7 +70,7 @@ def predicted_error(library: ImageLibrary, node: CompatHost) -> Optional[str]:
 
 
 def supported_cuda(library: ImageLibrary) -> Optional[str]:
-    """Return the newest CUDA version that *library* serves, by its note or by its version; None if neither is known."""
+    """Return the newest CUDA version that *library* serves, by its note, else by its version; None if unknown."""
     return library.note.cuda if library.note is not None else cuda_max(library.version)
 
 
@@ -80,9 +80,9 @@ def is_newer(version: str, served: Optional[str]) -> bool:
 
 
 def has_package(version: str, node: CompatHost, last: Optional[int] = None) -> bool:
-    """Return whether NVIDIA has a compat package for CUDA *version* on *node*: its driver and, if known, its GPUs.
+    """Return whether NVIDIA provides a compat package for CUDA *version* for the driver and the known GPUs of *node*.
 
-    *last* is the last branch of the driver that supports them, if there is one.
+    *last* is the last driver branch that supports the GPUs, if there is one.
     """
     first = minor_compatible_driver(version)
     is_served = last is None or (first is not None and branch_of(first) <= last)
@@ -91,11 +91,11 @@ def has_package(version: str, node: CompatHost, last: Optional[int] = None) -> b
 
 
 def is_data_centre(model: str) -> bool:
-    """Return whether GPUs called *model* are known to take part in forward compatibility."""
+    """Return whether *model* is known to support forward compatibility."""
     return bool(_DATA_CENTRE.search(model)) and not _is_of_desktop(model)
 
 
 def _is_of_desktop(model: str) -> bool:
-    """Return whether GPUs called *model* are for consumers or workstations; RTX for servers are not."""
+    """Return whether *model* is for consumers or workstations; RTX for servers is not."""
     is_workstations = bool(_WORKSTATION.search(model)) and "Server Edition" not in model
     return is_workstations or bool(_CONSUMER.search(model))

@@ -1,8 +1,7 @@
-"""The facts of a plan's host that other nodes are compared with.
+"""The facts of a plan's host with which other nodes are compared.
 
-They depend on no option and no variable that chooses among what is there: a library that a request leaves out is on the
-host all the same, and a GPU that is not chosen is one of its GPUs. A library is known by its file, which has a name for
-each of its uses.
+They do not depend on options or variables that choose: libraries and GPUs that a request leaves out are on the host
+nevertheless. A library file is one library, whatever names it has.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from gpubind.model import CAPABILITIES, VENDOR_ROWS, VENDORS, Capability, Decisi
 from gpubind.model.requirements import Expectation
 
 _NON_DRIVER_RULES = ("host-only", "vendor-neutral")
-"""Rules about files that stay on a host, or come with any desktop."""
+"""Rules about files that stay on the host, or that any desktop installs."""
 
 
 def make_expectation(plan: Plan, origin: str = "") -> Expectation:
-    """Return what a host has, by its *plan*. Excluded GPUs are not counted."""
+    """Return the facts of the host of *plan*. Excluded GPUs are not counted."""
     libraries = {
         (decision.vendor, basename(decision.path or decision.subject))
         for decision in plan.decisions
@@ -43,13 +42,12 @@ def make_expectation(plan: Plan, origin: str = "") -> Expectation:
 
 
 def _is_host_library(decision: Decision) -> bool:
-    """Return whether it is about a name of a library of the driver, which a container gets or might get."""
     is_library = ".so" in decision.subject and "/" not in decision.subject
     return is_library and decision.verdict in ("taken", "left-out") and decision.rule not in _NON_DRIVER_RULES
 
 
 def _capability(vendor: Vendor, name: str) -> Optional[Capability]:
-    """Return the capability of the library file *name*, by the shipped list of its vendor."""
+    """Look up *name* in the shipped list of its vendor, so that the host's own list does not matter."""
     if vendor == "other":
         return None
     table = read_table(shipped_liblist(VENDOR_ROWS[vendor].list_name))

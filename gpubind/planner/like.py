@@ -1,6 +1,6 @@
-"""--like: what Apptainer's and SingularityCE's own --nv and --rocm bind on a host, mistakes included; see docs/like.md.
+"""--like: plan as Apptainer's and SingularityCE's own --nv and --rocm bind, mistakes included; see docs/like.md.
 
-This bypasses the planner, and reads the host itself.
+This module bypasses the planner, and reads the host itself.
 
 Sources: Apptainer 1.4.5 and its main branch of 2026-08-18 (1.6) `internal/pkg/util/gpu/{paths,nvidia_legacy,rocm}.go`,
 `internal/pkg/util/paths/resolve.go`; SingularityCE 4.5 `internal/pkg/util/gpu/paths.go`.
@@ -52,24 +52,24 @@ from gpubind.planner.plan import empty_plan
 _PERSISTENCED_SOCKET = "/var/run/nvidia-persistenced/socket"
 _LIBRARIES32 = ContainerPath(layouts.APPTAINER_LIBRARIES32)
 VENDORS: tuple[Vendor, ...] = ("nvidia", "amd")
-"""Those that these programs have a flag for."""
+"""Vendors for which these programs have a flag."""
 
 
 class RuntimeFlavour(NamedTuple):
-    """How one release of a program reads its lists."""
+    """The rules by which one release of a program reads its lists."""
 
     name: str
     program: str
     family: str
-    """Below /etc: the directory of its list files; in data/like.json: the names in its own ones."""
+    """The directory of its list files below /etc, and the key of its shipped names in data/like.json."""
     matches_class: bool = False
-    """Whether of each name the first library in the ld cache is taken that fits, by its class, 32 or 64 bits, too; else
-    the first of all, if it fits. Then --compat32 adds those of 32 bits."""
+    """Whether it takes the first library of a name in the ld cache that fits in machine and class (32 or 64 bits); then
+    --compat32 adds those of 32 bits. Otherwise it takes the first of all, if that fits in machine."""
 
     @property
     def is_apptainers(self) -> bool:
-        """Whether both vendors' flags work together, where else NVIDIA's takes precedence; libraries of a surrounding
-        container are taken first; and an absolute entry without `.so` is a file at its own path, and not a program.
+        """Whether both vendors' flags work together (else NVIDIA's takes precedence), libraries of a surrounding
+        container come first, and an absolute entry without `.so` is a file at its own path (else a program).
         """
         return self.family == "apptainer"
 
@@ -84,7 +84,7 @@ FLAVOURS = {
 
 
 def parse_flavour(request: Request) -> RuntimeFlavour:
-    """Return the flavour that is requested. Errors: `UsageError` (code `unknown-flavour`)."""
+    """Return the requested flavour. Errors: `UsageError` (code `unknown-flavour`)."""
     flavour = FLAVOURS.get(request.like or "")
     if flavour is None:
         hint = suggest_known(FLAVOURS, request.like or "")
@@ -93,7 +93,7 @@ def parse_flavour(request: Request) -> RuntimeFlavour:
 
 
 def ignored_fields(request: Request) -> Iterator[str]:
-    """Yield the fields that are set, and that the requested flavour ignores. Errors: as `parse_flavour`."""
+    """Yield the set fields that the requested flavour ignores. Errors: as `parse_flavour`."""
     flavour, caps = parse_flavour(request), request.caps or ()
     used_fields = {"vendors", "like"}
     if flavour.matches_class and (set(caps) in ({"compat32"}, {*CAPABILITIES}) or "all" in caps):
@@ -112,19 +112,17 @@ def shipped_names(flavour: RuntimeFlavour, vendor: Vendor) -> list[str]:
 
 
 class _LibraryClass(NamedTuple):
-    """The libraries of one architecture, and where they land."""
-
     arch: Architecture
     directory: ContainerPath
     is_additional: bool = False
-    """Whether they come with the machine's own: what is not among them has no decision."""
+    """Whether the machine's own libraries come first: then a missing one needs no Decision."""
 
 
 class _Bind(NamedTuple):
     claim: Claim
-    """By the entry of the list that names it."""
+    """The claim of the list entry that names it."""
     source: RootedPath
-    """As the program prints it: often a link."""
+    """The path that the program uses, often a link."""
     target: ContainerPath
     kind: FileRole
     found_by: str
@@ -133,9 +131,8 @@ class _Bind(NamedTuple):
 def plan_builtin_flags(host: Host, request: Request) -> Plan:
     """Return the plan that the flavour `request.like` itself would make on *host*.
 
-    It has no driver version, no GPUs and no device binds: /dev is whole by default there, and the flag adds nothing.
-    Errors: `UsageError` for an unknown flavour, and for a vendor that it has no flag for; `FormatError` for a malformed
-    list file.
+    The plan has no driver version, GPUs or device binds: by default the container has the host's /dev.
+    Errors: `UsageError` for an unknown flavour, and for a vendor without a flag; `FormatError` for a malformed list.
     """
     flavour = parse_flavour(request)
     vendors, findings = _vendors(flavour, request)
@@ -182,7 +179,7 @@ def plan_builtin_flags(host: Host, request: Request) -> Plan:
 
 
 def _vendors(flavour: RuntimeFlavour, request: Request) -> tuple[tuple[Vendor, ...], list[Finding]]:
-    """Return the vendors of *request* that *flavour* plans, with a finding if there are more. Errors: `UsageError`."""
+    """Return the vendors that *flavour* plans, and a finding if *request* has more. Errors: `UsageError`."""
     for vendor in request.vendors:
         if vendor not in VENDORS:
             message = f"{flavour.program} has no flag for the GPUs of vendor `{vendor}`"
@@ -193,8 +190,6 @@ def _vendors(flavour: RuntimeFlavour, request: Request) -> tuple[tuple[Vendor, .
 
 
 class _List:
-    """A list file as the program of a flavour reads it, and what its entries lead to."""
-
     def __init__(self, host: Host, flavour: RuntimeFlavour, vendor: Vendor) -> None:
         self.host = host
         self.tree = host.driver
@@ -206,12 +201,11 @@ class _List:
 
     @property
     def driver(self) -> PlannedDriver:
-        """The driver, of which those programs know nothing."""
         driver = Driver(self.vendor, None, False, None, "linux", None, self.tree.root)
         return PlannedDriver(driver, SourceUsed("liblist", self.liblist.label), (LD_CACHE_PATH, "PATH"))
 
     def look_up(self, cache: LdCache, library_classes: Iterable[_LibraryClass]) -> None:
-        """Find the entries: each name in *cache* is used once for a library class, for the first entry that matches."""
+        """Find the entries. Each name in *cache* belongs to the first entry that matches, once for each class."""
         for library_class in library_classes:
             self._bind_class(cache, library_class)
         for entry in self.liblist.entries:
@@ -240,7 +234,7 @@ class _List:
                 self._reject(claim, path)
 
     def fatal_entries(self) -> Iterator[Finding]:
-        """Yield a finding for each entry that makes the program stop instead of being skipped."""
+        """Yield a finding for each entry that stops the program."""
         for entry in self.liblist.entries:
             case = None
             if entry.kind == "binary" and "/" in entry.text:
@@ -266,7 +260,7 @@ class _List:
                 yield name
 
     def _bind_cached(self, claim: Claim, cache: LdCache, seen: set[str], library_class: _LibraryClass) -> None:
-        """Bind what *cache* has for a name and is not *seen*: of each name the first that fits, or none."""
+        """Bind the first fitting library of each name in *cache* that is not *seen* and begins with *claim*'s."""
         fresh: dict[str, list[RootedPath]] = {}
         is_named = False
         for cached in matching(cache, (claim.name,)):
@@ -285,7 +279,7 @@ class _List:
             self.decisions.append(claim.absent("no name in the ld cache starts with it"))
 
     def _bind_program(self, claim: Claim) -> None:
-        """Bind a program as Go's exec.LookPath finds it: the first executable of that name in PATH, or a path."""
+        """Search as Go's exec.LookPath does: the first executable of that name in PATH, or a path."""
         path = self.host.variable("PATH").split(":")
         directories = [directory.rstrip("/") for directory in path if directory.startswith("/")]
         candidates = [f"{directory}/{claim.name}" for directory in directories]
@@ -310,14 +304,13 @@ class _List:
         self.decisions.append(claim.rejected("wrong-machine", "ignored: not an ELF file of this machine", path))
 
     def _fits(self, path: str, library_class: _LibraryClass) -> bool:
-        """Return whether *path* is for the machine of *library_class*, and of its class where that is compared."""
         ident, arch = self.tree.ident(path), library_class.arch
         if not isinstance(ident, ElfIdent) or ident.machine != arch.elf_machine:
             return False
         return ident.bits == arch.bits or not self.flavour.matches_class
 
     def _links_to(self, path: str) -> Iterator[RootedPath]:
-        """Yield the links in the directory of *path*, of its name up to `.so`, that resolve to exactly *path*."""
+        """Yield links next to *path* that begin with its name up to `.so` and resolve to exactly *path*."""
         directory, _, name = path.rpartition("/")
         for link_name in self.tree.names(directory or "/"):
             link = f"{directory}/{link_name}"
@@ -332,13 +325,13 @@ def _read_list(host: Host, flavour: RuntimeFlavour, vendor: Vendor) -> LibList:
     data = host.dev.read(path)
     if isinstance(data, Missing):
         return parse_liblist("\n".join(shipped_names(flavour, vendor)).encode(), f"the names of {flavour.program}")
-    # To those programs a section line is the name of a program that is not there.
+    # These programs read a section line as the name of a program, which does not exist.
     text = b"\n".join(b"" if line.strip().startswith(b"[") else line for line in data.split(b"\n"))
     return parse_liblist(text, path)
 
 
 def _no_ldcache(flavour: RuntimeFlavour, vendor: Vendor, host: Host, why: str) -> Finding:
-    """Return the finding that `ldconfig -p` fails, and with it everything: programs and plain files are lost, too."""
+    """Return the finding that `ldconfig -p` fails: the program then binds neither libraries, programs nor files."""
     return finding(
         "like-ldcache",
         subject=LD_CACHE_PATH,

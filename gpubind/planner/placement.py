@@ -1,4 +1,4 @@
-"""Layouts: the places of files in a container."""
+"""Layouts: the directories of the host's files in a container."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpubind.model import ContainerPath, architecture, layouts
 
 
 class Layout(NamedTuple):
-    """The directories that a runtime's containers have for what comes from the host."""
+    """The directories of the host's files in a runtime's containers."""
 
     name: str
     libdir: ContainerPath
@@ -19,22 +19,22 @@ class Layout(NamedTuple):
     bindir_on_path: bool
     """Whether the container's default PATH already has `bindir`."""
     isolated: bool = True
-    """Whether the container's /dev has only the planned nodes, unless it is requested otherwise."""
+    """Whether, by default, the container's /dev has only the planned nodes."""
     more_libdirs: tuple[ContainerPath, ...] = ()
-    """Where each library lands, too."""
+    """Further directories, each of which contains every library."""
     more_libdirs32: tuple[ContainerPath, ...] = ()
     searched: bool = False
-    """Whether the container's loaders search these directories anyway: then no variable is set, and modules that other
-    libraries open lie where those look, in `gbm/` and `vdpau/` below."""
+    """Whether the container's loaders search these directories by default. Then the plan sets no variable, and modules
+    of libgbm and libvdpau are in `gbm/` and `vdpau/` below, where these look."""
     adds_variables: bool = False
-    """Whether a plan can add to the container's search paths, although the loaders search these directories anyway."""
+    """Whether a plan with `searched` can nevertheless add to the container's search paths."""
 
     def directories(self, *, compat32: bool = False) -> tuple[ContainerPath, ...]:
-        """Return where libraries land."""
+        """Return the directories of libraries."""
         return (self.libdir32, *self.more_libdirs32) if compat32 else (self.libdir, *self.more_libdirs)
 
     def place(self, directory: ContainerPath, name: str) -> ContainerPath:
-        """Return where the library called *name* lands in *directory*."""
+        """Return the path of the library *name* in *directory*."""
         below = LIBRARY_SUBDIRECTORIES.get(name) if self.searched else None
         return ContainerPath(f"{directory}/{below}/{name}" if below else f"{directory}/{name}")
 
@@ -47,7 +47,7 @@ LIBRARY_SUBDIRECTORIES = {GBM_BACKEND: "gbm", "libvdpau_nvidia.so": "vdpau", "li
 SINGULARITY_LAYOUT = Layout(
     "singularity",
     ContainerPath(layouts.APPTAINER_LIBRARIES),
-    # Not below the first: Apptainer 1.4 flattens everything with that prefix by basename.
+    # Not below the first: Apptainer 1.4 moves all files below it into that directory itself.
     ContainerPath(layouts.GPUBIND_LIBRARIES32),
     ContainerPath("/usr/bin"),
     bindir_on_path=True,
@@ -61,14 +61,14 @@ GPUBIND_LAYOUT = Layout(
     bindir_on_path=False,
 )
 CDI_LAYOUT_NAME = "cdi"
-"""The name of the layout of every document that can add to no search path."""
+"""The layout of every document that cannot add to a search path."""
 
 
 def cdi_layout(arch: str, loader_directories: Optional[Iterable[str]] = None) -> Layout:
-    """Return the layout of a CDI spec, which cannot add to a search path: what it sets replaces the image's value.
+    """Return the layout of a CDI spec, which cannot add to a search path: its variables replace the image's.
 
-    So libraries go where every loader searches: Debian's directory and everybody else's, or the one of them that the
-    image has among its *loader_directories*.
+    Libraries are bound where every loader searches: in Debian's directory and in that of the other distributions, or in
+    the one of these that is among the image's *loader_directories*.
     """
     machine = architecture(arch)
     debian, common = ContainerPath(f"/usr/lib/{machine.triplet}"), ContainerPath("/usr/lib64")
@@ -92,5 +92,5 @@ def cdi_layout(arch: str, loader_directories: Optional[Iterable[str]] = None) ->
 
 
 def with_libdir(layout: Layout, libdir: Optional[ContainerPath]) -> Layout:
-    """Return *layout* with another directory for 64-bit libraries, if one is given."""
+    """Return *layout* with *libdir*, if given, for 64-bit libraries."""
     return layout if libdir is None else layout._replace(libdir=libdir, more_libdirs=(), searched=False)

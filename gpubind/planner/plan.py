@@ -1,4 +1,4 @@
-"""From an inventory to a plan: capabilities, placement, collisions, environment."""
+"""Make a plan of inventories: capabilities, placement, collisions, environment."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from gpubind.loader.verdict import ImageFit
 
 _IMPLIED_CAPABILITIES: dict[Capability, tuple[Capability, ...]] = {"video": ("compute",), "display": ("graphics",)}
-"""A capability whose libraries cannot do without another's. Source: libnvidia-container `src/nvc_info.c`."""
+"""Capabilities whose libraries need those of others. Source: libnvidia-container `src/nvc_info.c`."""
 
 _NODE_FINDINGS = ("device-number", "device-permission")
-"""Findings about a node, which matter only if the container gets it."""
+"""Findings about a device node, which matter only if the container gets the node."""
 
 _LEFT_OUT: tuple[Verdict, str, Step] = ("left-out", "capability", "capability")
 _NOT_REQUESTED = "belongs to {}, which was not asked for"
@@ -59,10 +59,10 @@ def make_plan(
     environ: Optional[Mapping[str, str]] = None,
     findings: Iterable[Finding] = (),
 ) -> Plan:
-    """Return what a container gets of *inventories*, in the image of *fit*; *findings* are findings to add.
+    """Return the plan of *inventories* for the image of *fit*; *findings* are added to its own.
 
-    *environ* is the caller's: it chooses GPUs where *request* does not.
-    Order: mounts and devices by target, everything else by step; equal for equal inputs. No two mounts share a target.
+    *environ* is the caller's environment, which chooses GPUs where *request* does not.
+    Mounts and devices are sorted by target, the rest by step. No two mounts share a target.
     """
     layout = with_libdir(layout, request.libdir)
     of_node = tuple(inventories)
@@ -70,7 +70,7 @@ def make_plan(
     inventories = tuple(inventory for inventory, _, _ in selected)
     parts = [*(_vendor_part(each, request, layout, fit) for each in inventories), _libc_part(request, layout, fit)]
     mounts, placed = _resolve_collisions(pair for part in parts for pair in part.mounts)
-    nodes = {node.target: node for part in parts for node in part.devices}  # in WSL one is all vendors'
+    nodes = {node.target: node for part in parts for node in part.devices}  # in WSL all vendors share one
     devices = tuple(node for _, node in sorted(nodes.items()))
     gpus = tuple(gpu for inventory in inventories for gpu in inventory.gpus)
     compat_env, compat_decisions = _compat(request, inventories, fit, layout)
@@ -104,17 +104,14 @@ def make_plan(
 
 
 def _ordered(findings: Sequence[Finding], of_several: bool) -> tuple[Finding, ...]:
-    """Return *findings* in the order of a plan; those that several vendors share are kept once."""
     if of_several:
         findings = tuple({(finding.code, finding.subject, finding.what): finding for finding in findings}.values())
     return tuple(sorted(findings, key=finding_order))
 
 
 class _VendorPart(NamedTuple):
-    """The part of a plan that one vendor provides."""
-
     mounts: tuple[tuple[HostFile, Mount], ...]
-    """Wanted; two may have one target."""
+    """Before collisions are resolved: two may share a target."""
     devices: tuple[DeviceNode, ...]
     decisions: tuple[Decision, ...]
     findings: tuple[Finding, ...]
@@ -126,7 +123,7 @@ def _vendor_part(inventory: Inventory, request: Request, layout: Layout, fit: Op
     left_out = [file for file in inventory.files if not _is_file_requested(file, requested)]
     side = host_side(requested_files, request, fit)
     if userspaces_of([inventory.driver.vendor]) and not inventory.devices_only:
-        from gpubind.planner.userspace import add_userspace_findings  # only where one is asked for
+        from gpubind.planner.userspace import add_userspace_findings  # few hosts need it
 
         gaudi = any(gpu.is_gaudi and gpu.chosen for gpu in inventory.gpus)
         vendor, files = inventory.driver.vendor, inventory.files
@@ -150,7 +147,6 @@ def _vendor_part(inventory: Inventory, request: Request, layout: Layout, fit: Op
 
 
 def _libc_part(request: Request, layout: Layout, fit: Optional[ImageFit]) -> _VendorPart:
-    """Return the part that the host's glibc provides."""
     side = host_libc_side(request, fit)
     mounts = tuple((file, mount) for file in side.files for mount in _mounts(file, (), layout))
     return _VendorPart(mounts, (), side.decisions, side.findings)
@@ -168,7 +164,7 @@ def _select_gpus(
 ) -> Iterable[tuple[Inventory, tuple[Decision, ...], tuple[EnvVar, ...]]]:
     """Return each inventory with its chosen GPUs, the Decisions about its other nodes, and the variables to set.
 
-    If nothing chooses and no cgroup hides a GPU, all stay, and the modules that read choices are not loaded.
+    If there is no choice and no cgroup hides a GPU, all stay, and the modules that read choices are not imported.
     """
     is_asked = request.gpus is not None or any(name in environ for name in GPU_VARIABLES)
     if not is_asked and not any(inventory.hidden_gpu_indexes for inventory in inventories):
@@ -179,9 +175,9 @@ def _select_gpus(
 
 
 def findings_that_matter(inventory: Inventory, request: Request) -> Iterator[Finding]:
-    """Yield the findings of *inventory*, but for those about nodes that the container does not get.
+    """Yield the findings of *inventory*, except those about nodes that the container does not get.
 
-    Whoever did not ask for graphics by name can do without its nodes: that they are not to be opened is a note.
+    Unless graphics was requested by name, a graphics node that cannot be opened is only a note.
     """
     nodes, requested = {node.target: node for node in inventory.devices}, requested_capabilities(request)
     for finding in inventory.findings:
@@ -196,7 +192,7 @@ def findings_that_matter(inventory: Inventory, request: Request) -> Iterator[Fin
 
 
 def requested_capabilities(request: Request) -> frozenset[Capability]:
-    """Return what is asked for, and what that implies."""
+    """Return the requested capabilities and those that they imply."""
     implied = [cap for capability in request.capabilities for cap in _IMPLIED_CAPABILITIES.get(capability, ())]
     return frozenset((*request.capabilities, *implied))
 
@@ -212,7 +208,6 @@ def _is_requested(capability: Optional[Capability], requested: frozenset[Capabil
 
 
 def _mounts(file: HostFile, mounted_files: Iterable[HostFile], layout: Layout) -> Iterator[Mount]:
-    """Yield the binds of one file: a library has one for each name it needs."""
     if file.kind == "library":
         directories = layout.directories(compat32=file.compat32)
         targets = [layout.place(directory, name) for directory in directories for name in file.names]
@@ -241,10 +236,10 @@ def _mounts(file: HostFile, mounted_files: Iterable[HostFile], layout: Layout) -
 
 
 def _rewrite_manifest(file: HostFile, mounted_files: Iterable[HostFile], layout: Layout) -> Optional[str]:
-    """Return the manifest with absolute library paths replaced by sonames; None if it can be bound as it is.
+    """Return the manifest with absolute library paths replaced by sonames; None if it can be bound unchanged.
 
-    An absolute path (RPM packages since 560, Nix) is right on the host only: in the container the library is elsewhere,
-    and is found by its name. Unless it lands at that very path.
+    An absolute path (RPM packages since 560, Nix) is valid only on the host: in the container the loader finds the
+    library by its name, unless the library is bound at that very path.
     """
     try:
         icd = parse_icd(file.content or b"")
@@ -261,7 +256,7 @@ def _rewrite_manifest(file: HostFile, mounted_files: Iterable[HostFile], layout:
 
 
 def _resolve_collisions(requested: Iterable[tuple[HostFile, Mount]]) -> tuple[tuple[Mount, ...], list[Decision]]:
-    """Return the first mount of each target, sorted by target, and a Decision about each of *requested*."""
+    """Keep the first mount of each target, sorted by target. Return a Decision about each of *requested*."""
     mounts: dict[ContainerPath, Mount] = {}
     decisions = []
     for file, mount in requested:
@@ -279,12 +274,12 @@ def _resolve_collisions(requested: Iterable[tuple[HostFile, Mount]]) -> tuple[tu
 
 
 def _environment(mounts: tuple[Mount, ...], layout: Layout, gbm: Iterable[str]) -> Iterator[EnvVar]:
-    """Yield the variables by which loaders and shells find *mounts*. Ours precede the image's and the user's.
+    """Yield the variables by which loaders and shells find *mounts*. These precede the image's and the user's.
 
-    No variable hides what a loader finds without it. libgbm looks into the directories of its variable and into no
-    other, so it names those in which an image's libgbm looks without it: *gbm*, and the usual ones. libvdpau also looks
-    into its own directory. Sources: Mesa `src/loader/loader.c` (loader_open_driver_lib), where a backend of Mesa itself
-    is a file since 24.3; libvdpau `src/vdpau_wrapper.c`.
+    No variable hides what a loader finds without it. libgbm searches only the directories of its variable, so the value
+    contains those that an image's libgbm searches without it: *gbm*, and the usual ones. libvdpau also searches its own
+    directory. Sources: Mesa `src/loader/loader.c` (loader_open_driver_lib), where a backend of Mesa itself is a file
+    since 24.3; libvdpau `src/vdpau_wrapper.c`.
     """
     names = {mount.target for mount in mounts}
     if any(mount.kind == "binary" for mount in mounts) and not layout.bindir_on_path:
@@ -301,14 +296,14 @@ def _environment(mounts: tuple[Mount, ...], layout: Layout, gbm: Iterable[str]) 
         value = ":".join(dict.fromkeys((*directories, *gbm, *usual)))
         yield EnvVar("GBM_BACKENDS_PATH", "append", value, ":", "gbm-backend")
     if f"{layout.libdir}/libvdpau_nvidia.so.1" in names:
-        # libvdpau takes it for one directory: there is no place in it for a second.
+        # libvdpau reads it as one directory.
         yield EnvVar("VDPAU_DRIVER_PATH", "default", layout.libdir, None, "vdpau-driver")
 
 
 def _compat(
     request: Request, inventories: Iterable[Inventory], fit: Optional[ImageFit], layout: Layout
 ) -> tuple[tuple[EnvVar, ...], tuple[Decision, ...]]:
-    """Return what puts the image's compat libcuda before the host's libcuda, and why it does or does not."""
+    """Return nothing unless NVIDIA's compute capability is requested and a compat libcuda is in question."""
     nvidia = next((inventory for inventory in inventories if inventory.driver.vendor == "nvidia"), None)
     is_requested = fit is not None and (fit.facts.compat or request.cuda_compat == "image")
     if fit is None or nvidia is None or not is_requested or "compute" not in requested_capabilities(request):

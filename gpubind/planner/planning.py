@@ -1,4 +1,4 @@
-"""Plan for a host: read its inventories, fit its files to the image, and make the plan."""
+"""Plan for a host: read its inventories, check which files the image can load, and make the plan."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 
 class PlanQuery(NamedTuple):
-    """A request, and what belongs to it."""
+    """A request with its list file and the caller's names of options."""
 
     request: Request = Request()
-    """As the caller gives it: `plan_host` checks it."""
+    """The caller's request, which `plan_host` validates."""
     listfile: Union[ListFile, str, None] = None
-    """The list file that replaces the one in force, or its path."""
+    """The list file, or its path, that replaces the installed one."""
     option_name: Callable[[str], str] = str
-    """Returns the caller's name of a field of `Request`, for messages."""
+    """Returns the caller's name of a `Request` field, for messages."""
     own_only: frozenset[str] = frozenset()
-    """The fields that only gpubind's own plan takes: another program's, with `like`, is made without them."""
+    """The fields that only gpubind's own plan uses: a plan with `like` ignores them."""
 
     def validated_request(self, layout: Optional[Layout] = None) -> Request:
-        """Return the request with each value in its one form. Errors: as `gpubind.planner.request.checked`."""
+        """Return the request with normalized values. Errors: as `validate_request`."""
         return validate_request(
             self.request,
             has_list=self.listfile is not None,
@@ -51,9 +51,8 @@ class PlanQuery(NamedTuple):
 def plan_host(host: Host, query: PlanQuery, image: Optional[Image] = None, layout: Optional[Layout] = None) -> Plan:
     """Return the plan for containers of *image* on *host*; *layout* places its files there.
 
-    Errors: `UsageError` for a request that cannot be answered (`gpubind.planner.request.checked`);
-    `NothingToBindError` where the host has no driver library and no device of any requested vendor; `FormatError` for a
-    malformed list file; `HostReadError`.
+    Errors: `UsageError` for an invalid request (`validate_request`); `NothingToBindError` where the host has no driver
+    library and no device of any requested vendor; `FormatError` for a malformed list file; `HostReadError`.
     """
     request = query.validated_request(layout)
     listfile = query.read_listfile() if request.like is None else None
@@ -62,7 +61,7 @@ def plan_host(host: Host, query: PlanQuery, image: Optional[Image] = None, layou
         *((host.driver, p) for p in request.library_path),
     )
     for tree, directory in named_directories:
-        tree.list(directory)  # a record that does not cover what is named cannot answer
+        tree.list(directory)  # raises for a record that does not contain the directory
     trust = (*trust_findings(host, request, listfile), *dev_root_assumed(host))
     if request.like is not None:
         from gpubind.planner.like import plan_builtin_flags
@@ -77,7 +76,7 @@ def plan_host(host: Host, query: PlanQuery, image: Optional[Image] = None, layou
         raise
     request = request._replace(vendors=tuple(inventory.driver.vendor for inventory in host_inventories.inventories))
     fit = _fit(host, host_inventories.inventories, request, image) if image is not None else None
-    # Devices that are named choose for themselves.
+    # Named CDI devices leave the environment no choice.
     environ = {} if request.cdi_devices else host.environ
     findings = (
         *host_inventories.findings,
@@ -91,7 +90,7 @@ def plan_host(host: Host, query: PlanQuery, image: Optional[Image] = None, layou
 
 
 def plan_or_empty(host: Host, query: PlanQuery, image: Optional[Image] = None, layout: Optional[Layout] = None) -> Plan:
-    """Return the plan as `plan_host`; where there is nothing to bind, an empty one with a finding."""
+    """Return the plan of `plan_host`; where there is nothing to bind, an empty plan with a finding."""
     try:
         return plan_host(host, query, image, layout)
     except NothingToBindError as error:
@@ -103,13 +102,12 @@ def plan_or_empty(host: Host, query: PlanQuery, image: Optional[Image] = None, l
 def trust_findings(
     host: Host, request: Optional[Request] = None, listfile: Optional[ListFile] = None
 ) -> Iterator[Finding]:
-    """Yield a finding for each path that root's command ignores or uses although other users could change it."""
+    """Yield a finding for each path that other users could change, and that a command of root ignores or uses."""
     below = (*request.library_path, *request.cdi_directories) if request is not None else ()
     yield from map(trust_finding, host.untrusted(below, () if listfile is None else (listfile.label,)))
 
 
 def _unlisted_directory_findings(host: Host, request: Request, option_name: Callable[[str], str]) -> Iterator[Finding]:
-    """Yield a finding for each directory that the request names and that cannot be listed."""
     if not request.library_path and not request.cdi_directories:
         return
     lenient = host.lenient
@@ -125,7 +123,6 @@ def _unlisted_directory_findings(host: Host, request: Request, option_name: Call
 
 
 def _fit(host: Host, inventories: tuple[Inventory, ...], request: Request, image: Image) -> ImageFit:
-    """Return which files of *inventories* the programs of *image* can load."""
     from gpubind.loader.fit import fit_compat, fit_files
 
     files = [file for inventory in inventories for file in inventory.files]
@@ -145,7 +142,6 @@ def _fit(host: Host, inventories: tuple[Inventory, ...], request: Request, image
 
 
 def _unreadable_findings(host: Host, image: Optional[Image]) -> Iterator[Finding]:
-    """Yield a finding for each file that could not be inspected; the plan is made without it."""
     if host.driver.unseen or host.dev.unseen or (image is not None and image.tree.unseen):
         from gpubind.host.base import not_looked_at
 

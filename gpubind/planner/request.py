@@ -1,4 +1,4 @@
-"""Check a request, before anything is read."""
+"""Validate a request before anything is read."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def validate_request(
     option_name: Callable[[str], str] = str,
     own_only: Collection[str] = (),
 ) -> Request:
-    """Return *request* with every value in its one form, if it can be answered.
+    """Return *request* with every value normalized.
 
-    *has_list*: whether a list file replaces the one in force. *layout* places the files. *option_name* returns the
-    caller's name of a field, for messages. *own_only*: fields that only gpubind's own plan takes from the request.
+    *has_list*: whether a list file replaces the installed one. *layout* places the files. *option_name* returns the
+    caller's name of a field, for messages. *own_only*: fields that only gpubind's own plan uses.
     Errors: `UsageError` with the codes `wrong-type`, `unknown-vendor`, `unknown-capability`, `unknown-source`,
     `unknown-side`, `cdi-with-source`, `cdi-with-gpus`, `bad-cdi-name`, `bad-gpus`, `unknown-flavour`,
     `like-with-option`, `fixed-libdir`, `list-with-source`, `list-for-two`, `not-absolute`.
@@ -65,7 +65,7 @@ def validate_request(
 
 
 def _known_caps(caps: Sequence[str], option_name: Callable[[str], str]) -> tuple[Capability, ...]:
-    """Return *caps* in order, `all` as every one. Errors: `UsageError` (code `unknown-capability`)."""
+    """Sort *caps*, and expand `all`. Errors: `UsageError` (code `unknown-capability`)."""
     caps = CAPABILITIES if "all" in caps else caps
     unknown = next((cap for cap in caps if cap not in CAPABILITIES), None)
     if unknown is not None or not caps:
@@ -96,7 +96,7 @@ def _with_tuples(request: Request) -> Request:
 def _of_flavour(
     request: Request, own_only: Collection[str], option_name: Callable[[str], str], *, has_list: bool
 ) -> Request:
-    """Return *request* without the fields of *own_only* that its flavour ignores. Errors: `UsageError` for others."""
+    """Reset the fields of *own_only* that the flavour ignores. Errors: `UsageError` (`like-with-option`) for others."""
     from gpubind.planner.like import ignored_fields, parse_flavour
 
     ignored = [*ignored_fields(request), *(["listfile"] if has_list else ())]
@@ -125,7 +125,7 @@ def _require_movable_libdir(layout: Layout, option_name: Callable[[str], str]) -
 
 
 def _require_only_cdi_devices(request: Request, option_name: Callable[[str], str]) -> None:
-    """Errors: `UsageError` where devices of CDI_LAYOUT_NAME are named, and something else chooses, too."""
+    """Errors: `UsageError` where CDI devices are named, and another option chooses as well."""
     if not request.cdi_devices:
         return
     devices = option_name("cdi_devices")
@@ -145,7 +145,6 @@ def _require_only_cdi_devices(request: Request, option_name: Callable[[str], str
 
 
 def _for_list_file(request: Request, option_name: Callable[[str], str]) -> Request:
-    """Return *request* for one vendor, as a list file is one vendor's."""
     if request.source not in ("auto", "liblist"):
         message = f"{option_name('listfile')} cannot be used with {option_name('source')} {request.source}"
         raise UsageError("list-with-source", message)
@@ -157,7 +156,7 @@ def _for_list_file(request: Request, option_name: Callable[[str], str]) -> Reque
 
 
 def _need_gpus(request: Request, option_name: Callable[[str], str]) -> None:
-    """Errors: `UsageError` for a choice of GPUs that is none: a host without GPUs has no occasion to say so."""
+    """Errors: `UsageError` for a malformed `gpus`, even on a host without GPUs."""
     if request.gpus is None:
         return
     from gpubind.formats.driver.gpu_names import parse_gpus_option
@@ -169,7 +168,7 @@ def _need_gpus(request: Request, option_name: Callable[[str], str]) -> None:
 
 
 def _validate_path(field: str, path: str, option_name: Callable[[str], str]) -> str:
-    """Return *path* without doubled and trailing slashes, if it is an absolute path that can stand in a search path."""
+    """Return *path* without doubled and trailing slashes. Errors: `UsageError` if it cannot be in a search path."""
     parts = [part for part in path.split("/") if part]
     plain = path.startswith("/") and parts and not {".", ".."} & set(parts)
     if not plain or ":" in path or not path.isprintable():

@@ -1,8 +1,8 @@
-"""Host or image: whose copy of a shared file a container uses.
+"""Decide between the host's and the image's copy of shared files.
 
-What host and image may both have comes in groups: libglvnd's family, the OpenCL loader, ROCm, Intel's compute runtime,
-glibc. Whose a group is, is one decision. What is in no group is the host's, unless the image's C library cannot load
-it.
+Files that host and image may both provide form groups: libglvnd's family, the OpenCL loader, ROCm, Intel's compute
+runtime, glibc. One decision covers a whole group. A file in no group is the host's, unless the image's C library cannot
+load it.
 """
 
 from __future__ import annotations
@@ -32,40 +32,40 @@ if TYPE_CHECKING:
 
 GROUPS: tuple[FileGroup, ...] = ("glvnd", "opencl", *USERSPACES, "libc")
 _NAMES = {"glvnd": "libglvnd (libGL, libEGL, ...)", "opencl": "the OpenCL loader (libOpenCL)"}
-"""What each vendor-neutral group is called."""
+"""The names of vendor-neutral groups in findings."""
 _MAIN = ("libGL.so.1", "libEGL.so.1")
-"""The loaders of which a program for graphics needs one."""
+"""The loaders, one of which each graphics program needs."""
 _MISSING = "vendor-neutral-missing"
 _NO_IMAGE_REASON = "shared by all vendors; most images have their own copy, and no image was named"
 _IMAGE_REASONS = {
     "complete": "the image has its own, and it defines all that is needed of it",
     "unneeded": "nothing that needs it comes from the host",
 }
-"""Why a library is the image's, where it is not that neither copy serves everybody."""
+"""Reasons for the image's copy of a library, besides conflicts."""
 _CODES_BY_CAUSE = {"libc": "image-libc", "architecture": "image-architecture"}
-"""Codes of findings, by why a file cannot be loaded; all else is `image-without-glibc`."""
+"""Codes of findings, by the rule that a file breaks; for other rules `image-without-glibc`."""
 
 DEFAULT_EXTRAS: tuple[Capability, ...] = ("video", "graphics", "display", "ngx")
-"""Capabilities that most jobs have without wanting them."""
+"""Capabilities that are requested by default, and that most jobs do not use."""
 
 
 class SharedGroup(NamedTuple):
-    """Files that the host and the image may both have, and that a container takes from one of them."""
+    """Files that the host and the image may both provide; a container uses one side's."""
 
     name: FileGroup
     members: tuple[HostFile, ...]
-    """The host's."""
+    """The host's files."""
     compat32: bool
-    """Whether they are for 32-bit programs of a 64-bit host: these decide by themselves."""
+    """Whether they are for 32-bit programs of a 64-bit host, for which gpubind decides separately."""
     requested_side: Side
     image_copy: Optional[str]
-    """That the image has its own, if it has."""
+    """The reason for the image's copy; None if the image has none."""
     unfit: Optional[Unfit] = None
-    """Why the image cannot load one of the members, where these only work with each other."""
+    """Why the image cannot load one of the members, in a group whose members need each other."""
 
     @property
     def rule(self) -> str:
-        """Of decisions."""
+        """The rule of Decisions about the group."""
         return "userspace" if self.name in USERSPACES else "libc" if self.name == "libc" else "vendor-neutral"
 
 
@@ -76,13 +76,13 @@ class HostSide(NamedTuple):
     decisions: tuple[Decision, ...]
     findings: tuple[Finding, ...]
     image_groups: tuple[FileGroup, ...] = ()
-    """The groups of which it has nothing: the image has them, or they are missing."""
+    """The groups that the image provides, or that are missing."""
 
 
 def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFit]) -> HostSide:
-    """Return those of *files* that the container gets from the host; a Decision for each that it does not.
+    """Return those *files* that the container gets from the host, and a Decision for each other file.
 
-    The findings about user spaces are made in `gpubind.planner.userspace`.
+    `gpubind.planner.userspace` adds the findings about user spaces.
     """
     files = sorted(files, key=lambda file: file.group not in USERSPACES)
     groups = _groups(files, request, fit)
@@ -108,9 +108,8 @@ def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFi
         else:
             host_files.append(file)
     neutral = [finding for group, _ in images.values() for finding in _vendor_neutral_findings(group, request, fit)]
-    once = {
-        (finding.code, finding.subject): finding for finding in reversed(neutral)
-    }  # once, where both classes have one cause
+    # 64-bit and 32-bit groups may share a cause.
+    once = {(finding.code, finding.subject): finding for finding in reversed(neutral)}
     helps = fit.libc.enables if fit is not None and fit.libc is not None else ()
     findings = (*_unfit_findings(refused, request, helps), *once.values())
     return HostSide(
@@ -119,7 +118,7 @@ def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFi
 
 
 def host_libc_side(request: Request, fit: Optional[ImageFit]) -> HostSide:
-    """Return the host's side of glibc: all its files or none, and the findings about that."""
+    """Return the host's side of glibc: all of its files or none, with findings."""
     if fit is None:
         unknown = [finding("libc-without-image", subject=LIBC, asked=request.libc)] if request.libc != "image" else []
         return HostSide((), (), tuple(unknown))
@@ -127,7 +126,7 @@ def host_libc_side(request: Request, fit: Optional[ImageFit]) -> HostSide:
     if bridge is None:
         return HostSide((), (), ())
     files = bridge.files
-    if not bridge.is_used:  # a Decision about the C library itself, where the default decides
+    if not bridge.is_used:  # only a Decision about the C library itself
         files = tuple(file for file in files if request.libc == "image" and LIBC in file.names)[:1]
     side = host_side(files, request, fit)
     findings, version, image_version = side.findings, bridge.version, fit.facts.libc_version
@@ -141,7 +140,6 @@ def host_libc_side(request: Request, fit: Optional[ImageFit]) -> HostSide:
 
 
 def _groups(files: Iterable[HostFile], request: Request, fit: Optional[ImageFit]) -> list[SharedGroup]:
-    """Return the groups of which the host has members, those of 32-bit programs last."""
     members: dict[tuple[bool, FileGroup], list[HostFile]] = {}
     for file in files:
         name = file.group
@@ -168,7 +166,9 @@ def _group(
             name, members, compat32, "host" if bridge is not None and bridge.is_used else "auto", image_copy
         )
     unfit = [fit.unfit[file.path] for file in members if file.path in fit.unfit] if fit is not None else []
-    refused = [fault for fault in unfit if fault.rule != "dependency"]  # of the same file in a user space
+    refused = [
+        fault for fault in unfit if fault.rule != "dependency"
+    ]  # `dependency` is about the same file as part of a user space
     return SharedGroup(
         name,
         members,
@@ -180,7 +180,7 @@ def _group(
 
 
 def _image_side_reason(group: SharedGroup, fit: Optional[ImageFit]) -> Optional[str]:
-    """Return why a group is the image's, whole; None if the host's copy is bound, as far as it can be loaded."""
+    """Return why the whole group is the image's; None if the host's loadable files are bound."""
     if group.requested_side == "image":
         return "the image's own was asked for"
     if group.requested_side == "host":
@@ -193,7 +193,6 @@ def _image_side_reason(group: SharedGroup, fit: Optional[ImageFit]) -> Optional[
 
 
 def _vendor_neutral_findings(group: SharedGroup, request: Request, fit: Optional[ImageFit]) -> Iterator[Finding]:
-    """Yield the finding about a vendor-neutral group that the host does not provide."""
     if group.name in (*USERSPACES, "libc"):
         return
     member, name = group.members[0], _NAMES[group.name]
@@ -225,7 +224,7 @@ def _vendor_neutral_findings(group: SharedGroup, request: Request, fit: Optional
 
 
 def _loaders(group: SharedGroup) -> Iterator[tuple[str, HostFile]]:
-    """Yield the names by which programs open the loaders of *group*, each with the host's file."""
+    """Yield the sonames of the loaders of *group* that a package provides, with the host's files."""
     for file in group.members:
         yield from (
             (name, file) for name in file.names if name_facts(name).packages and name_facts(name).soname == name
@@ -233,7 +232,7 @@ def _loaders(group: SharedGroup) -> Iterator[tuple[str, HostFile]]:
 
 
 def left_out_decisions(file: HostFile, rule: str, detail: str) -> list[Decision]:
-    """Return the Decisions that *file* is left out, one for each of its names."""
+    """Return a `left-out` Decision for each name of *file*."""
     subjects = file.names or (file.target or file.path,)
     return [file.decision(subject, "left-out", rule, "side", detail=detail) for subject in subjects]
 
@@ -241,9 +240,9 @@ def left_out_decisions(file: HostFile, rule: str, detail: str) -> list[Decision]
 def _unfit_findings(
     refused: Sequence[tuple[HostFile, Unfit]], request: Request, helps: Sequence[RootedPath]
 ) -> Iterator[Finding]:
-    """Yield a finding for each file that cannot be loaded; one for all where the image as a whole is the reason.
+    """Yield a finding for each file that cannot be loaded, or one for all if the image as a whole is the reason.
 
-    *helps* are the files that the host's glibc would save.
+    *helps* are the files that could be loaded with the host's glibc.
     """
     by_code: dict[str, list[tuple[HostFile, Unfit]]] = {}
     for file, unfit in refused:
@@ -287,7 +286,7 @@ def _refusal(
 
 
 def _severity(file: HostFile, request: Request) -> Severity:
-    """Return an error if CUDA itself, or what was asked for by name, needs the file; a note if it came by default."""
+    """Return `error` for libcuda and for libraries requested by name; `note` for those included by default."""
     by_name = request.caps_named and file.capability in request.capabilities and file.kind == "library"
     if name_facts(file.name).minor:
         return "warning" if by_name else "note"

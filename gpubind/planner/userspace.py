@@ -1,7 +1,7 @@
-"""The findings about a user space, the host's or the image's: `gpubind.planner.sides` decides whose it is.
+"""The findings about user spaces. `gpubind.planner.sides` decides between the host's and the image's.
 
-AMD's and Intel's are not tied to one kernel driver and belong in the image; one that is there is never mixed with the
-host's. Else the host's goes in, library by library: see `gpubind.loader.fit`.
+AMD's and Intel's user spaces are not tied to one kernel driver and belong in the image. An image's user space is never
+mixed with the host's. Without one, each library of the host's is bound if it fits: see `gpubind.loader.fit`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def add_userspace_findings(
 ) -> HostSide:
     """Return *side*, the host's side of *requested*, with the findings about the user space of *vendor*.
 
-    *files* are all of the host's, asked for or not. *has_accelerators*: whether devices that do without the user space
-    are planned, too.
+    *files* are all of the host's, requested or not. *has_accelerators*: whether devices that do not need the user space
+    are also planned.
     """
     userspace = VENDOR_ROWS[vendor].userspace
     if userspace is None:
@@ -68,14 +68,13 @@ def add_userspace_findings(
 
 
 def _as_note(without: Optional[str]) -> dict[str, Any]:
-    """Return what makes a finding a note about an image that does *without* the user space."""
     return {"case": without, "severity": "note"} if without else {}
 
 
 def _does_without(group: FileGroup, request: Request, fit: ImageFit, has_accelerators: bool) -> Optional[str]:
-    """Return for what the image is that does without *group*, a case of a finding; None if it may need it.
+    """Return the purpose, a finding's case, for which the image does not need *group*; None if it may need it.
 
-    For video, the caller must not have named what needs it.
+    Video is such a purpose only if the caller did not request computing by name.
     """
     if has_accelerators and group in fit.for_others and request.userspace != "host":
         return "accelerators"
@@ -83,13 +82,12 @@ def _does_without(group: FileGroup, request: Request, fit: ImageFit, has_acceler
 
 
 def _conflict_facts(conflict: Conflict) -> dict[str, str]:
-    """Return the facts of a library of which neither copy serves all."""
     soname, version, needed_by, lost = conflict
     return {"subject": soname, "wanted": version, "needed_by": needed_by, "lost": lost}
 
 
 def _without_library(files: Sequence[HostFile]) -> dict[HostFile, str]:
-    """Return the manifests whose library is not in *files*, and why they are left out: their platform would fail."""
+    """Return the manifests whose library is not in *files*, with the reason: their platform would fail."""
     names = [name for file in files for name in file.names]
     manifests = (file for file in files if file.kind == "manifest")
     libraries = {
@@ -105,10 +103,7 @@ def _without_library(files: Sequence[HostFile]) -> dict[HostFile, str]:
 def _unfit_facts(
     userspace: Userspace, unfit_files: Sequence[tuple[HostFile, Unfit]], request: Request, helped: int
 ) -> dict[str, Any]:
-    """Return the facts of one finding for all files that cannot be loaded: an error if nothing computes without them.
-
-    *helped*: how many would load with the host's glibc.
-    """
+    """*helped* is the number of files that would load with the host's glibc."""
     refusals = sorted((file.name, unfit.rule, unfit.message) for file, unfit in unfit_files)
     core = next((name for name, _, _ in refusals if name.startswith(userspace.required_libraries)), None)
     causes: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""The GPUs that a container gets: by `--gpus`, else by the environment; how the container is told. Pure.
+"""The GPUs that a container gets, by `--gpus` or the environment, and their variables in the container. Pure.
 
 Entry: `selection.select`.
 """

@@ -1,4 +1,4 @@
-"""The GPUs that were chosen of a vendor's, and the GPUs that a name means."""
+"""The chosen GPUs of a vendor, and the GPUs that a name means."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ class ChosenGpu(NamedTuple):
 
 
 class GpuChoice(NamedTuple):
-    """The GPUs that were chosen of one vendor's."""
+    """The chosen GPUs of one vendor."""
 
     source: str = ""
-    """`--gpus`, or the variable."""
+    """`--gpus`, or the variable that chooses."""
     gpus: Optional[tuple[ChosenGpu, ...]] = None
-    """In the order in which programs are to count them; None: nothing was chosen, and all stay."""
+    """In the order in which programs count them; None if there is no choice, and all stay."""
     passed_through: tuple[tuple[str, str], ...] = ()
-    """Variables that the container gets with the caller's own values, in place of those that name `gpus`."""
+    """Variables that keep the caller's values in the container, and replace those that name `gpus`."""
     is_all: bool = False
-    """Whether all were asked for by name; the environment is ignored then."""
+    """Whether `--gpus all` was given; the environment is then ignored."""
     already_set: bool = False
-    """Whether the caller's own variables choose exactly this, as the vendor's library reads them on the host."""
+    """Whether the caller's variables already choose exactly this for the vendor's library on the host."""
     by_uuid: bool = False
-    """Whether the caller named them by UUID."""
+    """Whether the caller named the GPUs by UUID."""
     findings: tuple[Finding, ...] = ()
 
 
 def usable_gpus(inventory: Inventory) -> tuple[Gpu, ...]:
-    """Return the GPUs that are not excluded, in the order of their indexes."""
+    """Return the GPUs that are not excluded, sorted by index."""
     gpus = [gpu for gpu in inventory.gpus if gpu.index is not None]
     return tuple(sorted(gpus, key=lambda gpu: gpu.index or 0))
 
@@ -50,12 +50,12 @@ def gpus_with_mig(inventory: Inventory) -> tuple[Gpu, ...]:
 
 
 def same_model(gpus: Sequence[Gpu]) -> bool:
-    """Return whether *gpus* are known to be of one model: then CUDA counts them by PCI address in any case."""
+    """Return whether *gpus* are known to be of one model, which CUDA always counts by PCI address."""
     return len(gpus) < 2 or (gpus[0].model is not None and all(gpu.model == gpus[0].model for gpu in gpus))
 
 
 def find_gpus(gpu_id: GpuId, gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
-    """Return those of *gpus* that *gpu_id* may mean: several if their UUIDs begin so, none if it is unknown."""
+    """Return those of *gpus* that *gpu_id* may mean: several for a common UUID prefix, none if it is unknown."""
     value = gpu_id.value
     if gpu_id.spelling in ("index", "mig-instance", "mig-index"):
         return tuple(gpu for gpu in gpus if gpu.index == int(value))
@@ -67,19 +67,19 @@ def find_gpus(gpu_id: GpuId, gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
 
 
 def mig_device(gpu: Gpu, gi: Optional[int], ci: Optional[int]) -> Optional[ChosenGpu]:
-    """Return the MIG device of *gpu* with these numbers."""
+    """Return the MIG device of *gpu* with GPU instance *gi* and compute instance *ci*."""
     return next((ChosenGpu(gpu, (device,)) for device in gpu.mig if (device.gi, device.ci) == (gi, ci)), None)
 
 
 def find_mig_device(name: str, inventory: Inventory) -> Optional[ChosenGpu]:
-    """Return what `MIG-<uuid>` or `G:M` means, if the driver's own program could be asked."""
+    """Return the MIG device *name*, `MIG-<uuid>` or `G:M`, if the driver's own program reported it."""
     mig_name = next((mig_name for mig_name in inventory.mig_names if mig_name.name == name), None)
     gpu = next((gpu for gpu in usable_gpus(inventory) if mig_name and gpu.minor == mig_name.minor), None)
     return mig_device(gpu, mig_name.gi, mig_name.ci) if mig_name and gpu else None
 
 
 def each_gpu_once(chosen: Iterable[ChosenGpu]) -> tuple[ChosenGpu, ...]:
-    """Return *chosen* with each GPU once, at its first place: its MIG devices go together, the whole has them all."""
+    """Merge the items of each GPU at its first place: MIG devices are joined, and a whole GPU contains them all."""
     by_gpu: dict[tuple[str, Optional[int]], ChosenGpu] = {}
     for chosen_gpu in chosen:
         first = by_gpu.setdefault((chosen_gpu.gpu.vendor, chosen_gpu.gpu.index), chosen_gpu)
@@ -90,7 +90,7 @@ def each_gpu_once(chosen: Iterable[ChosenGpu]) -> tuple[ChosenGpu, ...]:
 
 
 def intersect(chosen: ChosenGpu, others: Iterable[ChosenGpu]) -> Optional[ChosenGpu]:
-    """Return what of *chosen* is in *others*, too, where each GPU is once."""
+    """Return the part of *chosen* that *others*, which list each GPU once, contain."""
     same_gpu = next((same_gpu for same_gpu in others if same_gpu.gpu == chosen.gpu), None)
     if same_gpu is None or not (chosen.mig and same_gpu.mig):
         return chosen if same_gpu and chosen.mig else same_gpu
@@ -99,9 +99,9 @@ def intersect(chosen: ChosenGpu, others: Iterable[ChosenGpu]) -> Optional[Chosen
 
 
 def uuids_of(chosen: ChosenGpu) -> tuple[Optional[str], ...]:
-    """Return the UUIDs by which CUDA and ROCr know *chosen* anywhere; None where the driver has not reported one yet.
+    """Return the UUIDs of *chosen* for CUDA and ROCr; None where the driver has not reported one yet.
 
-    A GPU in MIG mode has no name for all of it: its MIG devices are named. Source: CUDA Programming Guide, "CUDA
+    A GPU in MIG mode has no name as a whole, so the result names its MIG devices. Source: CUDA Programming Guide, "CUDA
     Environment Variables": `MIG-<GPU UUID>/<GPU instance>/<compute instance>`.
     """
     uuid = chosen.gpu.uuid

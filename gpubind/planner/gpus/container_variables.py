@@ -1,12 +1,12 @@
 """The variables by which CUDA, ROCr and HIP in a container show the chosen GPUs.
 
 The caller's own value and spelling stay. If the caller's variables already choose these GPUs and /dev is shared,
-nothing is set: the runtime hands the variables on as it does without gpubind. Else GPUs are numbered, because vLLM,
-DeepSpeed and others read CUDA_VISIBLE_DEVICES with `int()`: by their places among those that programs in the container
-can open.
+gpubind sets nothing: the runtime passes the variables through as it does without gpubind. Otherwise the value consists
+of numbers, because vLLM, DeepSpeed and others read CUDA_VISIBLE_DEVICES with `int()`. A number is a place among the
+GPUs that programs in the container can open.
 
-UUIDs are set where the caller used them, and where no number is right: where a GPU is in MIG mode, because CUDA then
-lists one MIG device and no whole GPU; and for a GPU that this process cannot open, which has no number.
+The value consists of UUIDs where the caller used them, and where numbers do not work: with a GPU in MIG mode, because
+CUDA then lists one MIG device and no whole GPU; and for a GPU that this process cannot open, which has no number.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from gpubind.planner.gpus.choice import GpuChoice, same_model, usable_gpus, uuid
 CUDA, ROCR, HIP = variables.CUDA_VISIBLE_DEVICES, variables.ROCR_VISIBLE_DEVICES, variables.HIP_VISIBLE_DEVICES
 ORDINAL = variables.GPU_DEVICE_ORDINAL
 _EMPTY_LIST = "-1"
-"""CUDA's and ROCr's lists end at it. Not an empty value: some runtimes take that for none at all."""
+"""CUDA's and ROCr's lists end at it. Some runtimes treat an empty value as unset."""
 _SAFE_VALUE = re.compile(r"[\w,:/.*;! -]{1,4096}", re.ASCII)
 
 
 def container_variables(
     choices: Sequence[GpuChoice], inventories: Sequence[Inventory], environ: Mapping[str, str], *, isolated: bool
 ) -> list[tuple[EnvVar, ...]]:
-    """Return the variables of each choice, for the libraries that use the GPUs of its inventory.
+    """Return the variables of each choice, for the libraries of its vendor.
 
     *isolated*: whether the container's /dev has only the nodes of the chosen GPUs.
     """
@@ -48,21 +48,18 @@ def container_variables(
 
 
 class _VisibleDevices(NamedTuple):
-    """A container that gets one choice."""
-
     choice: GpuChoice
     inventory: Inventory
     environ: Mapping[str, str]
-    """The caller's."""
+    """The caller's environment."""
     isolated: bool
 
     @property
     def is_inherited(self) -> bool:
-        """Whether the caller's own variables choose the same in the container as on the host."""
+        """Whether the caller's variables choose the same GPUs in the container as on the host."""
         return self.choice.already_set and not self.isolated
 
     def visible_devices(self) -> Iterator[EnvVar]:
-        """Yield the variable of the vendor's library, and the order that its numbers count in."""
         choice = self.choice
         if self.is_inherited:
             return
@@ -77,13 +74,11 @@ class _VisibleDevices(NamedTuple):
             yield from self._listed(variable)
 
     def _listed(self, variable: str) -> Iterator[EnvVar]:
-        """Yield the *variable* of the vendor's library with the chosen GPUs, and the order that numbers count in."""
         choice = self.choice
         if choice.is_all:
             gpus = usable_gpus(self.inventory)
-            if variable in self.environ and gpus:  # only what the caller's own would take away again has to be set
-                # All numbers together mean all GPUs, in whatever order they are counted; nothing names whole GPUs and
-                # MIG devices at once.
+            if variable in self.environ and gpus:  # otherwise nothing would hide a GPU
+                # All numbers mean all GPUs in any order. No value names both whole GPUs and MIG devices.
                 numbers = ",".join(map(str, range(len(_openable_gpus(self.inventory)))))
                 yield _set(variable, None if any(gpu.mig for gpu in gpus) else numbers)
         elif choice.gpus == ():
@@ -94,7 +89,7 @@ class _VisibleDevices(NamedTuple):
             yield from self._named(variable)
 
     def hip_visible_devices(self, sets_cuda: bool) -> Iterator[EnvVar]:
-        """Yield a HIP_VISIBLE_DEVICES with every GPU that ROCr shows, where HIP would leave some of them out.
+        """Yield HIP_VISIBLE_DEVICES with every GPU that ROCr shows, where HIP would otherwise hide some of them.
 
         HIP reads its own variable or CUDA's, which may be meant for NVIDIA's GPUs.
         *sets_cuda*: whether the plan sets CUDA's.
@@ -111,9 +106,9 @@ class _VisibleDevices(NamedTuple):
                 yield _set(HIP, ",".join(map(str, range(count))))
 
     def gpu_device_ordinal(self, planned_env: Sequence[EnvVar]) -> Iterator[EnvVar]:
-        """Yield GPU_DEVICE_ORDINAL with every GPU that ROCr shows, where the caller's names others.
+        """Yield GPU_DEVICE_ORDINAL with every GPU that ROCr shows, where the caller's value names others.
 
-        OpenCL numbers these from 0. *planned_env* is what the plan sets for ROCr: without that, nothing changes.
+        OpenCL numbers these from 0. *planned_env* are the plan's variables for ROCr; without any, nothing changes.
         """
         value = self.environ.get(ORDINAL)
         if (
@@ -127,11 +122,10 @@ class _VisibleDevices(NamedTuple):
             yield _set(ORDINAL, ",".join(numbers))
 
     def _count(self) -> int:
-        """Return how many of AMD's GPUs ROCr shows."""
         return len(usable_gpus(self.inventory) if self.choice.gpus is None else self.choice.gpus)
 
     def _named(self, variable: str) -> Iterator[EnvVar]:
-        """Yield the chosen GPUs, in their order: by UUID or by number, by the module's rule."""
+        """List the chosen GPUs in their order, by UUID or number as the module's docstring explains."""
         chosen = self.choice.gpus or ()
         uuids = [uuid for chosen_gpu in chosen for uuid in uuids_of(chosen_gpu)]
         counted = self._numbered_gpus()
@@ -149,17 +143,16 @@ class _VisibleDevices(NamedTuple):
         elif not places:
             yield _set(variable, _EMPTY_LIST)  # none of them can be opened
         elif variable in self.environ:
-            # A MIG device has no number. Only the nodes choose it, and a number of the caller's would hide it.
+            # A MIG device has no number: the nodes choose it, and the caller's number would hide it.
             yield _set(variable, None)
 
     def _numbered_gpus(self) -> list[Gpu]:
-        """Return the GPUs that programs in the container can open, in the order of their numbers."""
         gpus = _openable_gpus(self.inventory)
         if not self.isolated:
             return gpus
         chosen = [chosen_gpu.gpu.index for chosen_gpu in self.choice.gpus or ()]
         indexes_with_node = {node.gpu for node in self.inventory.devices}
-        # The node of a GPU without a known minor number may be any: it stays where one such is chosen.
+        # Any node may belong to a GPU without a known minor number: it stays if such a GPU is chosen.
         unnumbered = any(_has_no_number(chosen_gpu.gpu) for chosen_gpu in self.choice.gpus or ())
         return [
             gpu
@@ -170,19 +163,18 @@ class _VisibleDevices(NamedTuple):
 
 
 def _set(variable: str, value: Optional[str]) -> EnvVar:
-    """Return *variable* with *value*; None unsets it."""
     return EnvVar(variable, "unset" if value is None else "set", value, None, "gpus")
 
 
 def _forwarded(pairs: Iterable[tuple[str, str]]) -> Iterator[EnvVar]:
-    """Yield the caller's lists of GPUs unchanged. Any other value is not set here: some runtimes evaluate values."""
+    """Yield the caller's variables unchanged. Unsafe values are dropped: some runtimes evaluate them."""
     for name, value in pairs:
         if _SAFE_VALUE.fullmatch(value):
             yield EnvVar(name, "set", value, None, "handed-on")
 
 
 def _openable_gpus(inventory: Inventory) -> list[Gpu]:
-    """Return the GPUs that this process can open, in the order of their indexes; all if it can open none."""
+    """Return the GPUs that this process can open, sorted by index; all if it can open none."""
     gpus = usable_gpus(inventory)
     return [gpu for gpu in gpus if gpu.index not in inventory.hidden_gpu_indexes] or list(gpus)
 

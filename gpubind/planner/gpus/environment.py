@@ -1,4 +1,4 @@
-"""The GPUs that the environment chooses, of one vendor.
+"""The GPUs of one vendor that the environment chooses.
 
 | variable                         | whose GPUs       | a number is                  | it chooses                      |
 | -------------------------------- | ---------------- | ---------------------------- | ------------------------------- |
@@ -13,10 +13,10 @@
 | HABANA_VISIBLE_DEVICES           | Gaudi            | that of a device file        | the accelerators                |
 | ZE_AFFINITY_MASK                 | Intel            | a GPU, or a tile             | some of them, where certain     |
 
-Which names each variable understands is in `LIST_RULES` of `gpubind.formats.driver.gpu_names`. A variable is read as
-its vendor's library would read it. Where that is not certain, everything stays and the variable is passed through:
-the library in the container then decides as it would have on the host. So it is where the scheduler's
-variable and the vendor's name different GPUs: the container gets what both name.
+`LIST_RULES` of `gpubind.formats.driver.gpu_names` contains the names that each variable supports. gpubind reads a
+variable as its vendor's library does. Where the meaning is uncertain, all GPUs stay and the variable is passed through:
+the library in the container then decides as it would on the host. Where the scheduler's and the vendor's variable name
+different GPUs, the container gets those that both name.
 
 Sources: srun(1), sbatch(1): SLURM_STEP_GPUS and SLURM_JOB_GPUS are never relative to a cgroup; HIP documentation, "GPU
 isolation techniques"; nvidia-container-toolkit `internal/config/image/devices.go`, `cuda_image.go`.
@@ -45,14 +45,14 @@ from gpubind.planner.gpus.choice import (
 )
 
 _FIRST_RENDER_NODE = 128
-"""A number below that of the first render node is an index, for Slurm's numbers of AMD GPUs: gres.conf has either."""
+"""Slurm's numbers of AMD GPUs below this one are indexes; gres.conf may list render nodes instead."""
 
 Doubt = Literal["order", "uuid"]
-"""Why a name may mean several GPUs: numbers in an unknown order, a UUID that a GPU has not reported yet."""
+"""Why a name is ambiguous: numbers in an unknown order, or a UUID that a GPU has not reported yet."""
 Meaning = Union[ChosenGpu, Doubt, Literal["unknown", "mig", "other"]]
-"""A GPU, or why a name means none; `mig` is a MIG device that no file names, `other` not a GPU."""
+"""A GPU, or why a name means none; `mig` is a MIG device that no file names, `other` is no GPU."""
 
-# The cases of findings, by what reads the variable.
+# The cases of findings, by the reader of the variable.
 _NONE_CASES = {"cuda": "cuda-none", "rocr": "rocr-none", "slurm": "slurm-none"}
 _JOB_CASES = {"cuda": "cuda-job", "rocr": "rocr-job"}
 _HIDDEN_CASES = {"cuda": "cuda-hidden", "rocr": "rocr-hidden", "nvidia": "nvidia-hidden", "amd": "amd-hidden"}
@@ -76,28 +76,28 @@ class GpuList:
                 partition for name in gpu_names.split_amd_visible(self.value) for partition in self._partitions(name)
             )
         self.hides_all = gpu_names.hides_all(self.names)
-        """Whether the vendor's library shows no GPU."""
+        """Whether the vendor's library shows no GPU at all."""
         self.is_numbers = all(map(gpu_names.is_index, self.names))
         self.has_uuid = any(map(gpu_names.is_uuid, self.names))
         self.library = VENDOR_ROWS[self.vendor].variable_reader
-        """The vendor's library that reads variables; also the beginning of cases of findings."""
+        """The vendor's library that reads variables, and the prefix of cases of findings."""
         self.where = f"the environment: {variable}={self.value[:200]}"
 
     def _partitions(self, name: str) -> tuple[str, ...]:
-        """Return the places of the GPUs that have the UUID *name*, if there are several: partitions of one."""
+        """Return the places of GPUs with the UUID *name* if there are several (partitions of one GPU), else *name*."""
         places = tuple(str(place) for place, gpu in enumerate(self.gpus) if gpu.uuid == name)
         return places if len(places) > 1 else (name,)
 
     @property
     def reader(self) -> str:
-        """What reads the variable: only Slurm reads its own, a toolkit's is for tools outside of containers."""
+        """The reader of the variable: Slurm, the vendor's container toolkit (named for the vendor), or the library."""
         if self.variable in gpu_names.SLURM_GPUS:
             return "slurm"
         return self.vendor if self.variable == gpu_names.TOOLKIT_VARIABLES[self.vendor] else self.library
 
     @property
     def forwarded(self) -> tuple[tuple[str, str], ...]:
-        """The variables that mean the same in a container: this one, and the one that its numbers depend on."""
+        """The variables to pass through: this one, and the one on which its numbers depend."""
         names = (self.rule.depends_on, self.variable)
         return tuple((name, self.environ[name]) for name in names if name in self.environ)
 
@@ -115,13 +115,13 @@ class GpuList:
 
     @property
     def counts_all(self) -> bool:
-        """Whether a number means the GPU with that index, and not one of those that a cgroup has left."""
+        """Whether a number means the GPU with that index, because no cgroup hides another GPU."""
         return self.counts_by_index and not self.inventory.hides_gpus
 
     def finding(
         self, code: str, case: Optional[str] = None, severity: Optional[Severity] = None, **facts: object
     ) -> Finding:
-        """Return the finding *code* about the variable."""
+        """Return a finding about the variable."""
         return finding(
             code, subject=self.variable, case=case, severity=severity, vendor=self.vendor, where=self.where, **facts
         )
@@ -130,7 +130,7 @@ class GpuList:
 def choose_by_variables(
     inventory: Inventory, inventories: Sequence[Inventory], environ: Mapping[str, str]
 ) -> GpuChoice:
-    """Return what *environ* chooses of the GPUs of *inventory*, one of the *inventories* of this host."""
+    """Return the GPUs of *inventory*, one of the *inventories* of this host, that *environ* chooses."""
     if not usable_gpus(inventory):
         return _pass_through_all(inventory, environ)
     if not VENDOR_ROWS[inventory.driver.vendor].variable_reader:
@@ -146,19 +146,19 @@ def choose_by_variables(
     if inventory.driver.vendor == "amd":
         hip = lists.get(gpu_names.HIP_VISIBLE_DEVICES)
         if rocr is None and hip is not None and job.gpus is not None and not inventory.hides_gpus:
-            choice = _limit_to_job(hip, job)  # ROCr shows all of the host's, and HIP numbers those
+            choice = _limit_to_job(hip, job)  # ROCr shows all GPUs, and HIP counts these
         else:
             choice = _limit_by_hip(_limit_to_job(rocr, job), hip)
         # Without NVIDIA's GPUs, CUDA_VISIBLE_DEVICES is HIP's other name.
         choice = choice._replace(already_set=any((rocr, hip, None if others else cuda)))
         return _limit_by_toolkit(choice, lists.get(gpu_names.AMD_VISIBLE_DEVICES))
     if cuda is not None and cuda.value.strip().startswith("MIG-") and gpus_with_mig(inventory):
-        job = GpuChoice()  # Slurm counts MIG devices, not GPUs, where it hands out those
+        job = GpuChoice()  # where Slurm allocates MIG devices, it counts these
     return _limit_by_toolkit(_limit_to_job(cuda, job), lists.get(gpu_names.NVIDIA_VISIBLE_DEVICES))
 
 
 def _pass_through_all(inventory: Inventory, environ: Mapping[str, str]) -> GpuChoice:
-    """Return the choice where one node is all GPUs: the variable is handed on, for the library in the container."""
+    """Pass the variable through where one node gives access to all GPUs: the library in the container chooses."""
     is_amds = inventory.driver.vendor == "amd"
     name = gpu_names.ROCR_VISIBLE_DEVICES if is_amds else gpu_names.CUDA_VISIBLE_DEVICES
     if name not in environ or not any(node.target in ALL_GPU_NODES for node in inventory.devices):
@@ -170,12 +170,9 @@ def _pass_through_all(inventory: Inventory, environ: Mapping[str, str]) -> GpuCh
 
 
 def _slurm_gpus(names: GpuList, others: Sequence[Gpu], *, both_vendors_set: bool) -> GpuChoice:
-    """Return the GPUs that Slurm allocated, by numbers of device files.
-
-    *both_vendors_set*: the variables of both vendors are set.
-    """
+    """Slurm's numbers are those of device files."""
     gpus = names.gpus
-    # In a cgroup the kernel shows only the job's AMD GPUs, and has moved their indexes up.
+    # In a cgroup the kernel shows only the job's AMD GPUs, and renumbers them from 0.
     is_moved = names.vendor == "amd" and names.inventory.hides_gpus
     read = read_list(names, gpus, certain=not others and not is_moved)
     unmatched = [
@@ -185,7 +182,7 @@ def _slurm_gpus(names: GpuList, others: Sequence[Gpu], *, both_vendors_set: bool
     unknown = tuple(name for name in unmatched if name in of_others.unknown)
     either = [name for name in unmatched if name not in unknown and name not in by_place.unknown]
     findings: tuple[Finding, ...] = ()
-    # Nothing is open where a render node's number is there, or both vendors' own variables say what is theirs.
+    # There is no doubt if a render node's number was found, or if both vendors' own variables are set.
     if either and not read.chosen and not both_vendors_set:
         findings = (names.finding("slurm-gpu-ambiguous", name=either[0]),)
     if unknown and (read.chosen or not others):
@@ -194,8 +191,9 @@ def _slurm_gpus(names: GpuList, others: Sequence[Gpu], *, both_vendors_set: bool
 
 
 def _limit_to_job(names: Optional[GpuList], job: GpuChoice) -> GpuChoice:
-    """Return the GPUs of *job* that a vendor's variable names, in its order; without the variable all of the job's, and
-    without a job all that it names.
+    """Return the GPUs of *job* that a vendor's variable names, in the variable's order.
+
+    Without the variable, return all of *job*; without a job, all that the variable names.
     """
     if names is None:
         return job
@@ -209,7 +207,7 @@ def _limit_to_job(names: Optional[GpuList], job: GpuChoice) -> GpuChoice:
 
 
 def _listed(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> GpuChoice:
-    """Return what a vendor's variable chooses of *gpus*, all that its library would show without it."""
+    """Return those of *gpus* that a vendor's variable chooses; without it, the library would show all *gpus*."""
     if names.hides_all:
         return GpuChoice(names.variable, (), findings=(_none_visible(names),))
     read = read_list(names, gpus, certain=certain)
@@ -221,7 +219,7 @@ def _listed(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> GpuChoice:
 
 
 def _in_cgroup(names: GpuList, job: GpuChoice, gpus: Sequence[ChosenGpu]) -> GpuChoice:
-    """Return the choice in a job whose cgroup hides the other GPUs: there a number is a place among the job's."""
+    """Return the choice in a job whose cgroup hides other GPUs, so that numbers count the job's GPUs."""
     job = job._replace(findings=())
     mine = _sorted_by_index(gpus)
     if not names.is_numbers:
@@ -237,16 +235,16 @@ def _in_cgroup(names: GpuList, job: GpuChoice, gpus: Sequence[ChosenGpu]) -> Gpu
     )
     if len(readings) == 1:
         return job._replace(gpus=each_gpu_once(*readings))
-    # As many as the job has: Slurm's own value. In the cgroup's count it stays, in whatever order CUDA counts there.
+    # A list as long as the job is Slurm's own value, and valid in any order in which CUDA counts the job's GPUs.
     if len(names.names) >= len(mine):
         return job if within.unknown else job._replace(passed_through=names.forwarded)
     return _pass_through(names, job)
 
 
 def _without_cgroup(names: GpuList, job: GpuChoice, gpus: Sequence[ChosenGpu]) -> GpuChoice:
-    """Return the choice in a job that hides no GPU from this process: the vendor's library numbers all of the host's.
+    """Return the choice in a job that hides no GPU from this process, so that numbers count all GPUs of the host.
 
-    Numbers that may be meant within the job, or that name others' GPUs, are handed on, and all nodes stay.
+    If numbers may count the job's GPUs, or name GPUs of other jobs, they are passed through, and all nodes stay.
     """
     choice = _listed(names, names.gpus, certain=names.counts_all)
     if choice.gpus is None or choice.passed_through:
@@ -262,7 +260,7 @@ def _without_cgroup(names: GpuList, job: GpuChoice, gpus: Sequence[ChosenGpu]) -
 
 
 def _limit_by_hip(choice: GpuChoice, names: Optional[GpuList]) -> GpuChoice:
-    """Return what HIP_VISIBLE_DEVICES leaves of *choice*: it counts the chosen GPUs, from 0 again."""
+    """Return the part of *choice* that HIP_VISIBLE_DEVICES keeps; its numbers count the chosen GPUs from 0."""
     if names is None:
         return choice
     if choice.passed_through:
@@ -277,10 +275,10 @@ def _limit_by_hip(choice: GpuChoice, names: Optional[GpuList]) -> GpuChoice:
 
 
 def _limit_by_toolkit(choice: GpuChoice, names: Optional[GpuList]) -> GpuChoice:
-    """Return what of *choice* NVIDIA_VISIBLE_DEVICES or AMD_VISIBLE_DEVICES allows; it never adds anything.
+    """Return the part of *choice* that NVIDIA_VISIBLE_DEVICES or AMD_VISIBLE_DEVICES allows.
 
-    `all`, `void` and empty choose nothing there, `none` hides all. One of these words decides wherever it stands in a
-    list, `void` before `none` before `all`; an empty place in a list is none.
+    `all`, `void` and an empty value change nothing; `none` hides all GPUs. Anywhere in a list, `void` precedes `none`,
+    `none` precedes `all`, and each of them precedes other names. Empty items are ignored.
     """
     if names is None or choice.gpus == ():
         return choice
@@ -304,31 +302,31 @@ def _limit_by_toolkit(choice: GpuChoice, names: Optional[GpuList]) -> GpuChoice:
 
 
 def _pass_through(names: GpuList, job: GpuChoice) -> GpuChoice:
-    """Keep everything, and hand the variable on: its numbers may count the GPUs of the job, or all."""
+    """Keep all GPUs, and pass the variable through: its numbers may count the job's GPUs, or all."""
     return GpuChoice(names.variable, None, names.forwarded, findings=(_order_unknown(names, job),))
 
 
 def _sorted_by_index(chosen: Sequence[ChosenGpu]) -> list[Gpu]:
-    """Return the GPUs of a job, in the order in which they are counted where there are no others."""
+    """Return the GPUs in the order in which programs count them where there are no others."""
     return sorted((chosen_gpu.gpu for chosen_gpu in chosen), key=lambda gpu: gpu.index or 0)
 
 
 class ParsedGpuList(NamedTuple):
-    """The GPUs that a list names, and the names that could not be read."""
+    """The GPUs that a list names, and its other names."""
 
     chosen: tuple[ChosenGpu, ...]
     unknown: tuple[str, ...] = ()
-    """Names that no GPU has: one at most, where the list ends at it."""
+    """Names that no GPU has; one at most, if the library stops reading there."""
     ambiguity: Optional[Doubt] = None
-    """Set where the meaning is not certain; nothing is chosen then."""
+    """Why the meaning is uncertain; `chosen` is then empty."""
     unresolved: Optional[str] = None
     """A MIG device that no file names."""
     repeated: Optional[str] = None
-    """The name at which the list ends, because it has named its GPU before."""
+    """The name of an already listed GPU, at which the list ends."""
 
 
 def read_list(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> ParsedGpuList:
-    """Return the GPUs that *names* lists, of *gpus*. *certain*: whether a number is a place in those."""
+    """Return those of *gpus* that *names* lists. *certain*: whether a number is a place in *gpus*."""
     chosen: list[ChosenGpu] = []
     unknown: list[str] = []
     unresolved = None
@@ -356,14 +354,14 @@ def _meaning(name: str, names: GpuList, gpus: Sequence[Gpu], certain: bool) -> M
     if gpu_id.spelling == "index":
         return _gpu_of_number(int(gpu_id.value), names.rule, gpus, certain)
     if gpu_id.spelling in ("mig-uuid", "mig-index"):
-        # A place on a GPU without MIG devices is not judged.
+        # A MIG place on a host without MIG devices is ignored.
         nothing: Meaning = "unknown" if gpu_id.spelling == "mig-uuid" else "other"
         return find_mig_device(name, names.inventory) or ("mig" if gpus_with_mig(names.inventory) else nothing)
     return _by_name(gpu_id, gpus)
 
 
 def _gpu_of_number(number: int, rule: gpu_names.ListRule, gpus: Sequence[Gpu], certain: bool) -> Meaning:
-    """Return the GPU with *number*: its device file's, or, if *certain*, AMD's index, which gres.conf may have."""
+    """Return the GPU with *number*: of its device file, or, if *certain*, AMD's index, which gres.conf may use."""
     if not rule.device_files:
         return "unknown" if number >= len(gpus) else ChosenGpu(gpus[number]) if certain else "order"
     its = (gpu for gpu in gpus if gpu.minor == number or (certain and gpu.vendor == "amd" and gpu.index == number))
@@ -381,7 +379,6 @@ def _by_name(gpu_id: gpu_names.GpuId, gpus: Sequence[Gpu]) -> Meaning:
 
 
 def _none_visible(names: GpuList, others: Optional[GpuChoice] = None) -> Finding:
-    """Return the finding that *names* leaves no GPU: by itself, or because it names none of *others*."""
     value = f"`{names.value}`" if names.value else "empty"
     others_case = "rocr-others-named" if names.library == "rocr" else "others-named"
     case, by = (others_case, others.source) if others else (names.library, "")
@@ -389,7 +386,6 @@ def _none_visible(names: GpuList, others: Optional[GpuChoice] = None) -> Finding
 
 
 def _list_findings(names: GpuList, read: ParsedGpuList, gpus: Sequence[Gpu]) -> tuple[Finding, ...]:
-    """Return the findings about *read* of *gpus*: names that none of them has, or whose meaning is not certain."""
     findings = []
     if read.unknown:
         findings.append(_unknown_name(names, read, gpus))
@@ -407,10 +403,7 @@ def _list_findings(names: GpuList, read: ParsedGpuList, gpus: Sequence[Gpu]) -> 
 
 
 def _unknown_name(names: GpuList, read: ParsedGpuList, gpus: Sequence[Gpu]) -> Finding:
-    """Return the finding about the first unknown name in a list, which ends there, or goes on without it.
-
-    HIP numbers *gpus*, which ROCr shows.
-    """
+    """Return the finding about the first unknown name in a list. HIP numbers *gpus*, which ROCr shows."""
     reader = names.reader
     count = len(read.chosen) + bool(read.unresolved)
     is_fatal = reader == names.library and count == 0
@@ -430,7 +423,6 @@ def _unknown_name(names: GpuList, read: ParsedGpuList, gpus: Sequence[Gpu]) -> F
 
 
 def _order_unknown(names: GpuList, job: Optional[GpuChoice] = None) -> Finding:
-    """Return the finding that numbers may mean other GPUs: those of *job*, of a cgroup, or in another order."""
     if job is not None:
         gpus = with_count(len(job.gpus or ()), "GPU")
         return names.finding("gpu-order-unknown", _JOB_CASES[names.library], by=job.source, gpus=gpus)

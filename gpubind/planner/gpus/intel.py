@@ -9,15 +9,15 @@
 | HABANA_VISIBLE_DEVICES                | `all`, or the numbers of the nodes of Gaudi accelerators                    |
 | HABANA_VISIBLE_MODULES                | the modules of accelerators, which no file names                            |
 
-The caller's own stay, and mean in the container what they mean on the host. Two of them choose nodes; a minimal
-/dev then has no others:
+The caller's variables stay, and mean the same in the container as on the host. Two of them choose nodes; a minimal /dev
+then has no other nodes of GPUs:
 
-- HABANA_VISIBLE_DEVICES, as with Gaudi's container runtime: the accelerators that it lists, if it lists nothing else.
-- ZE_AFFINITY_MASK, which Slurm sets: the GPUs of which it lists anything, if it is certain which those are. In the
-  container it then has the numbers that the same tiles have there. Else all nodes stay, and a finding says why.
+- HABANA_VISIBLE_DEVICES chooses the listed accelerators, if it lists nothing else, as Gaudi's container runtime does.
+- ZE_AFFINITY_MASK, which Slurm sets, chooses the GPUs with a listed device, if their meaning is certain. The container
+  gets the numbers that the same tiles have there. Otherwise all nodes stay, and a finding reports why.
 
-ONEAPI_DEVICE_SELECTOR chooses none: its numbers are places in what Level Zero shows, which is the same in a container,
-and programs without SYCL do not read it. Those of SLURM_STEP_GPUS and SLURM_JOB_GPUS are places in gres.conf.
+ONEAPI_DEVICE_SELECTOR chooses no nodes: its numbers are places among the devices of Level Zero, which are the same in a
+container, and programs without SYCL ignore it. Numbers of SLURM_STEP_GPUS and SLURM_JOB_GPUS are places in gres.conf.
 
 With `--gpus`, a minimal /dev has the nodes of the chosen GPUs only; else ZE_AFFINITY_MASK lists them.
 
@@ -45,28 +45,23 @@ from gpubind.model import EnvVar, Finding, Gpu, Inventory, Severity, finding
 from gpubind.planner.gpus.choice import ChosenGpu, GpuChoice, same_model, usable_gpus
 
 _NUMBER = re.compile(r"[ \t\n\v\f\r]*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)", re.ASCII)
-"""What `std::stoul(entry, nullptr, 0)` reads of an entry: hexadecimal, octal or decimal. It ignores the rest."""
+"""The part of an entry that `std::stoul(entry, nullptr, 0)` reads: a hexadecimal, octal or decimal number."""
 _LONGEST = 22
-"""Digits of the greatest number of 64 bits, in base 8."""
+"""The number of digits of the greatest 64-bit number in base 8."""
 _TRUE = re.compile(r"0*[1-9][0-9]*")
 _HIERARCHIES = ("FLAT", "COMPOSITE", "COMBINED")
 
 
 class _Mask(NamedTuple):
-    """What ZE_AFFINITY_MASK chooses."""
-
     gpus: tuple[Gpu, ...] = ()
-    """Those that stay; empty: all do."""
+    """The GPUs that stay; empty if all do."""
     value: str = ""
-    """The mask that shows the same tiles where only these are."""
+    """The mask for the same tiles where only these GPUs exist."""
     findings: tuple[Finding, ...] = ()
 
 
 def all_gpus_passed_through(inventory: Inventory, environ: Mapping[str, str]) -> GpuChoice:
-    """Return the choice of all of Intel's GPUs, or of those that the caller's *environ* lists.
-
-    The container gets the variables of *environ* that are about them.
-    """
+    """Return the choice of all of Intel's GPUs, or of those that *environ* lists; pass their variables through."""
     forwarded = {name: environ[name] for name in INTEL_VARIABLES if name in environ}
     by = next(iter(forwarded), "")
     accelerators = _listed(inventory, environ.get(HABANA_VISIBLE_DEVICES, ""))
@@ -83,7 +78,7 @@ def all_gpus_passed_through(inventory: Inventory, environ: Mapping[str, str]) ->
 
 
 def _read_mask(inventory: Inventory, environ: Mapping[str, str]) -> _Mask:
-    """Return what the caller's ZE_AFFINITY_MASK chooses, as Level Zero reads it.
+    """Read the caller's ZE_AFFINITY_MASK as Level Zero does.
 
     Without ZE_ENABLE_PCI_ID_DEVICE_ORDER, older releases of the compute runtime have no certain order, and newer ones
     list the GPUs of processors last. Without ZE_FLAT_DEVICE_HIERARCHY, a number means a GPU to older releases, and a
@@ -107,7 +102,7 @@ def _read_mask(inventory: Inventory, environ: Mapping[str, str]) -> _Mask:
     if len(shown) > 1 and (min(tiles) == 0 or (max(tiles) > 1 and hierarchy not in _HIERARCHIES)):
         return _keep_all(value, "ze-tiles")
     places = [(gpu, tile) for gpu, count in zip(shown, tiles) for tile in range(count)]
-    if not places:  # one GPU with tiles that are not known
+    if not places:  # one GPU whose tiles are unknown
         return _Mask()
     texts = zip(_split(value, ","), entries)
     unknown = [text.strip() for text, entry in texts if not _is_there(entry, len(places), counts)]
@@ -129,7 +124,7 @@ def _read_mask(inventory: Inventory, environ: Mapping[str, str]) -> _Mask:
 
 
 def _parse_mask(value: str) -> Optional[tuple[tuple[int, ...], ...]]:
-    """Return the entries of a mask, each a device and maybe a tile; None if the compute runtime cannot read one.
+    """Return the entries of a mask, each a device and perhaps a tile; None if the compute runtime cannot read one.
 
     Source: its `StringHelpers::split`, which drops an empty text at the end, and `toUint32t`.
     """
@@ -154,7 +149,7 @@ def _parse_number(text: str) -> Optional[int]:
 
 
 def _is_there(entry: tuple[int, ...], places: int, tiles: Sequence[int]) -> bool:
-    """Return whether *entry* shows one of the *places*, with COMPOSITE a GPU that has that many of *tiles*."""
+    """Return whether *entry* is below *places*, and with COMPOSITE its tile below the GPU's number in *tiles*."""
     number, *tile = entry
     return number < places and (not tile or tiles[number] == 0 or tile[0] < tiles[number])
 
@@ -162,7 +157,6 @@ def _is_there(entry: tuple[int, ...], places: int, tiles: Sequence[int]) -> bool
 def _keep_all(
     value: str, case: str, code: str = "gpu-order-unknown", severity: Severity = "note", **facts: object
 ) -> _Mask:
-    """Return that all GPUs stay, with the finding that says why."""
     where = f"the environment: {ZE_AFFINITY_MASK}={value[:200]}"
     severity = "warning" if code == "visible-devices-unknown" else severity
     mask_finding = finding(
@@ -172,14 +166,13 @@ def _keep_all(
 
 
 def _listed(inventory: Inventory, value: str) -> tuple[ChosenGpu, ...]:
-    """Return the accelerators that *value* lists; none if it is `all`, or names anything else."""
+    """Return the accelerators that *value* lists; none if it is `all`, or contains any other name."""
     gaudis = {str(gpu.minor): ChosenGpu(gpu) for gpu in usable_gpus(inventory) if gpu.is_gaudi}
     names = dict.fromkeys(name.strip() for name in value.split(","))
     return tuple(gaudis[name] for name in names) if gaudis.keys() >= names.keys() else ()
 
 
 def _unlisted_findings(inventory: Inventory, value: str) -> Iterator[Finding]:
-    """Yield a name in *value* that no accelerator has, so that all stay."""
     minors = [str(gpu.minor) for gpu in usable_gpus(inventory) if gpu.is_gaudi]
     names = [name.strip() for name in value.split(",")] if minors and value not in ("", "all") else []
     unknown = next((name for name in names if name not in minors), None)
@@ -200,7 +193,7 @@ def _unlisted_findings(inventory: Inventory, value: str) -> Iterator[Finding]:
 def affinity_variables(
     choice: GpuChoice, inventory: Inventory, environ: Mapping[str, str], *, isolated: bool
 ) -> Iterator[EnvVar]:
-    """Yield the variables for the GPUs of *choice*, which the caller's own would take away again, or not choose.
+    """Yield the variables for the GPUs of *choice* where the caller's would hide them, or not choose them.
 
     *isolated*: whether the container's /dev has only the nodes of those.
     """
@@ -214,16 +207,14 @@ def affinity_variables(
 
 
 def _numbers(choice: GpuChoice, inventory: Inventory, environ: Mapping[str, str]) -> tuple[int, ...]:
-    """Return what Level Zero calls the GPUs of *choice*: the numbers of their tiles, by PCI address."""
+    """Return Level Zero's numbers of the tiles of *choice*, counted by PCI address."""
     is_whole = environ.get(ZE_HIERARCHY) == "COMPOSITE"
     chosen = {chosen_gpu.gpu.index for chosen_gpu in choice.gpus or ()}
     numbers: list[int] = []
     first = 0
     for gpu, tiles in zip(inventory.gpus, inventory.devices_per_gpu):
-        if gpu.is_gaudi:
-            continue
-        if gpu.index in inventory.hidden_gpu_indexes:
-            continue  # Level Zero does not list it
+        if gpu.is_gaudi or gpu.index in inventory.hidden_gpu_indexes:
+            continue  # Level Zero does not list these
         count = 1 if is_whole else max(tiles, 1)
         numbers += range(first, first + count) if gpu.index in chosen else ()
         first += count

@@ -1,4 +1,4 @@
-"""--gpus: the GPUs that the caller names, or an error."""
+"""The GPUs that `--gpus` names."""
 
 from __future__ import annotations
 
@@ -20,25 +20,23 @@ from gpubind.planner.gpus import choice
 
 
 class _NamedGpu(NamedTuple):
-    """The GPU or MIG devices that one item of the list names."""
-
     item: GpuId
     number: int
-    """Of the inventory that it is about."""
+    """The place of their inventory."""
     chosen: tuple[choice.ChosenGpu, ...]
     unresolved: bool = False
-    """Whether it names one of the MIG devices of `chosen`, and no file has that name."""
+    """Whether it names one of the MIG devices of `chosen` by a name that no file contains."""
 
     @property
     def uuids(self) -> tuple[Optional[str], ...]:
-        """Its UUIDs; a MIG device that no file names has the one that the caller gave."""
+        """The UUIDs; for a MIG device that no file names, the caller's."""
         if self.unresolved and self.item.spelling == "mig-uuid":
             return (self.item.text,)
         return tuple(uuid for chosen_gpu in self.chosen for uuid in choice.uuids_of(chosen_gpu))
 
 
 def choose_by_option(text: str, inventories: Sequence[Inventory]) -> tuple[choice.GpuChoice, ...]:
-    """Return the choice of *text* in each inventory. A vendor that the list does not name has no GPU.
+    """Return the choice of *text* in each inventory: an unnamed vendor gets no GPU.
 
     Errors: `UsageError` (`bad-gpus`, `unknown-gpu`, `ambiguous-gpu`, `inseparable-gpus`).
     """
@@ -109,17 +107,17 @@ def _find(item: GpuId, inventories: Sequence[Inventory]) -> _NamedGpu:
 
 
 def _are_partitions(gpus: Sequence[Gpu]) -> bool:
-    """Return whether *gpus* are parts of one of AMD's (CPX, DPX): they are at one PCI address."""
+    """Return whether *gpus* are partitions of one AMD GPU (CPX, DPX), which share a PCI address."""
     return gpus[0].vendor == "amd" and gpus[0].pci is not None and len({gpu.pci for gpu in gpus}) == 1
 
 
 def _find_mig(gpu: Gpu, item: GpuId, inventory: Inventory) -> Optional[choice.ChosenGpu]:
-    """Return the MIG device of *gpu* that *item* names; the whole GPU, if it is one of several by its place."""
+    """Return the MIG device of *gpu*; the whole GPU, if *item* is a place among several."""
     if item.spelling != "mig-index":
         return choice.mig_device(gpu, item.gi, item.ci)
     chosen_gpu = choice.find_mig_device(item.text, inventory)
     if chosen_gpu is None and (item.gi or 0) < len(gpu.mig):
-        # The only MIG device of a GPU is its first; of several, files do not tell the order.
+        # A single MIG device is the first one; files do not show the order of several.
         return choice.ChosenGpu(gpu, gpu.mig if len(gpu.mig) == 1 else ())
     return chosen_gpu
 
@@ -158,7 +156,6 @@ def _unknown_gpu(item: GpuId, inventories: Sequence[Inventory], gpu: Optional[Gp
 
 
 def _available_gpus(inventories: Sequence[Inventory]) -> str:
-    """Return the GPUs of the host for a hint, by every name that is certain."""
     lines = []
     for inventory in inventories:
         for gpu in choice.usable_gpus(inventory):

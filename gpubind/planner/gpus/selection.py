@@ -1,4 +1,4 @@
-"""The GPUs that a container gets: the nodes that stay, and the variables that its libraries read."""
+"""Apply a choice of GPUs: keep their nodes, and set the variables of their libraries."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _GPU_NODE = re.compile(r"/dev/(?:nvidia([0-9]+)|dri/.+)")
 
 
 class SelectedInventory(NamedTuple):
-    """An inventory with the GPUs that were chosen of it."""
+    """An inventory with its chosen GPUs."""
 
     inventory: Inventory
-    """Without the nodes of the others, and what was found about those."""
+    """The inventory without the nodes of other GPUs, and without findings about these nodes."""
     decisions: tuple[Decision, ...]
-    """Why each of those nodes is left out."""
+    """The Decision about each of these nodes."""
     env: tuple[EnvVar, ...]
 
 
 def select(
     inventories: Sequence[Inventory], gpus: Optional[str], environ: Mapping[str, str], *, isolated: bool
 ) -> tuple[SelectedInventory, ...]:
-    """Return what *gpus* (the value of `--gpus`), or else *environ*, chooses of *inventories*.
+    """Return *inventories* with the GPUs that *gpus*, the value of `--gpus`, or else *environ*, chooses.
 
     *isolated*: whether the container's /dev will have only the planned nodes. Errors: `UsageError` for a GPU in *gpus*
     that does not exist or is ambiguous.
@@ -75,7 +75,7 @@ def _selection(
 
 
 def _permitted_gpus(inventory: Inventory) -> tuple[Gpu, ...]:
-    """Return the GPUs, where nothing chooses: a device cgroup that forbids some leaves the others to the container."""
+    """Without a choice, deselect GPUs that a device cgroup forbids, unless it forbids all."""
     closed = {gpu.index for gpu in inventory.gpus if gpu.node in inventory.forbidden}
     if all(gpu.index in closed for gpu in inventory.gpus if gpu.chosen):
         return inventory.gpus
@@ -85,7 +85,6 @@ def _permitted_gpus(inventory: Inventory) -> tuple[Gpu, ...]:
 def _left_out_reason(
     node: DeviceNode, inventory: Inventory, chosen: Mapping[Optional[int], ChosenGpu], by: str
 ) -> Optional[str]:
-    """Return why *node* is left out; None if it stays: it is a chosen GPU's, or all GPUs need it."""
     if not chosen:
         return f"no GPU of this vendor is chosen ({by})"
     if node.gpu is not None:
@@ -93,7 +92,7 @@ def _left_out_reason(
     if match := _GPU_NODE.fullmatch(node.target):
         minors = [str(gpu.minor) for gpu in inventory.gpus]
         if any(chosen_gpu.gpu.minor is None for chosen_gpu in chosen.values()) and match.group(1) not in minors:
-            return None  # it may be the one of a chosen GPU whose number is unknown
+            return None  # it may belong to a chosen GPU whose number is unknown
         return f"belongs to a GPU that is not chosen, or is excluded ({by})"
     for guard in inventory.mig_nodes:
         if guard.target == node.target:
@@ -108,7 +107,7 @@ def _left_out_reason(
 
 
 def _is_for_managers(node: DeviceNode, inventory: Inventory, chosen: Mapping[Optional[int], ChosenGpu]) -> bool:
-    """Return whether *node* guards no part of a GPU; only where parts are chosen, and all nodes of those are known."""
+    """Return whether *node* guards no part of a GPU; False unless parts are chosen and all their nodes are known."""
     if not node.target.startswith("/dev/nvidia-caps/") or not all(chosen_gpu.mig for chosen_gpu in chosen.values()):
         return False
     parts = [
@@ -122,9 +121,9 @@ def _is_for_managers(node: DeviceNode, inventory: Inventory, chosen: Mapping[Opt
 
 
 def _forbidden_findings(choice: GpuChoice, inventory: Inventory) -> Iterator[Finding]:
-    """Yield a finding for each GPU that the container is to have and that a device cgroup forbids.
+    """Yield a finding for each named GPU that a device cgroup forbids, or one finding if it forbids all GPUs.
 
-    Those that were named, or all if there is no other: a scheduler's cgroup rightly forbids the GPUs of other jobs.
+    If other GPUs remain, unnamed forbidden ones cause no finding: a scheduler's cgroup forbids those of other jobs.
     """
     chosen = usable_gpus(inventory) if choice.gpus is None else [chosen_gpu.gpu for chosen_gpu in choice.gpus]
     closed = [gpu for gpu in chosen if gpu.index in inventory.hidden_gpu_indexes and gpu.node in inventory.forbidden]
