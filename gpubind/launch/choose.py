@@ -43,11 +43,7 @@ def parse_start(
     runtime = chosen.runtime if chosen is not None else get_runtime(backend, "auto")
     options, operands = _split_options(runtime, action, args)
     argv = need_command(action, operands)
-    image = (
-        chosen.image
-        if chosen is not None and chosen.image_arg == operands[0]
-        else parse_reference(operands[0], runtime)
-    )
+    image = chosen.image if chosen and chosen.image_arg == operands[0] else parse_reference(operands[0], runtime)
     if image.text.startswith("-"):  # the runtime would take it for an option
         image = parse_reference(f"./{image.text}", runtime)
     return StartArguments(runtime, options, image, argv, chosen.why if chosen is not None else "")
@@ -56,9 +52,8 @@ def parse_start(
 def need_command(action: Action, args: tuple[str, ...]) -> tuple[str, ...]:
     """Return the command in *args*, which begin with IMAGE. Errors: `UsageError` if IMAGE or a command is missing."""
     if not args:
-        raise UsageError(
-            "no-command", "there is no IMAGE after the runtime's options", hint="gpubind exec -- OPTIONS IMAGE"
-        )
+        problem = "there is no IMAGE after the runtime's options"
+        raise UsageError("no-command", problem, hint="gpubind exec -- OPTIONS IMAGE")
     if not args[0]:
         raise UsageError("no-command", "IMAGE is empty", hint="a variable of the shell in its place may be unset")
     argv = args[2:] if args[1:2] == ("--",) else args[1:]
@@ -106,9 +101,8 @@ def choose_runtime(image_arg: str, environ: Mapping[str, str], *, elsewhere: boo
 
         # Its store would look for an image of this name, and report a network error.
         why = f"{why_absent(image_arg)}, and {runtime.name} starts no files"
-        hint = (
-            suggest_path(image_arg) or f"look at the path; an image of {runtime.name}'s store has a name without a path"
-        )
+        hint = f"look at the path; an image of {runtime.name}'s store has a name without a path"
+        hint = suggest_path(image_arg) or hint
         raise HostReadError("no-image", "the image cannot be read", where=image_arg, why=why, hint=hint)
     is_plain = form == "directory" and runtime.store is not None and not image.is_path
     image = parse_reference(f"./{image_arg}" if is_plain else image_arg, runtime)
@@ -142,9 +136,8 @@ def _choose_from_args(
     chosen = choose_runtime(operands[0], environ, elsewhere=elsewhere)
     if readings and chosen.runtime.name not in readings:
         problem = f"no runtime in PATH has the options before IMAGE, from `{args[0]}` on"
-        why = (
-            f"they are options of {', '.join(readings)}, and `{operands[0]}` would be started by {chosen.runtime.name}"
-        )
+        name = chosen.runtime.name
+        why = f"they are options of {', '.join(readings)}, and `{operands[0]}` would be started by {name}"
         raise RuntimeLimitError("no-runtime", problem, why=why, hint="install one of them, or name it with --backend")
     return chosen
 

@@ -52,9 +52,8 @@ def put_links(links: Mapping[str, HostPath], directory: str) -> bool:
                 _remove(f"{parent}/{before}")
     except OSError as error:
         why = error.strerror or str(error)
-        raise OutputError(
-            "unwritable-file", "the directory of links cannot be written", where=directory, why=why
-        ) from error
+        problem = "the directory of links cannot be written"
+        raise OutputError("unwritable-file", problem, where=directory, why=why) from error
     return True
 
 

@@ -48,10 +48,9 @@ def install_shims(
     """
     for name in names:
         if name not in PROGRAMS:
-            name_hint = (
-                f"give a name, not a path: {os.path.basename(name)}" if "/" in name else suggest_known(PROGRAMS, name)
-            )
-            raise UsageError("unknown-backend", f"wrap reads no command lines of `{name}`", hint=name_hint)
+            path_hint = f"give a name, not a path: {os.path.basename(name)}"
+            hint = path_hint if "/" in name else suggest_known(PROGRAMS, name)
+            raise UsageError("unknown-backend", f"wrap reads no command lines of `{name}`", hint=hint)
     directory = _in_path(directory)
     paths = {name: _find_program(name, environ) for name in names or WITH_GPU_FLAGS}
     programs = {name: path for name, path in paths.items() if path is not None}
@@ -110,9 +109,8 @@ def _in_path(directory: str) -> str:
 
 def _find_program(name: str, environ: Mapping[str, str]) -> Optional[str]:
     """Return the first program *name* in PATH that is not a shim."""
-    return next(
-        (path for path in programs_in_path(name, environ) if is_trusted_path(path) and not _is_shim(path)), None
-    )
+    paths = programs_in_path(name, environ)
+    return next((path for path in paths if is_trusted_path(path) and not _is_shim(path)), None)
 
 
 def _shim(path: str, program: str, environ: Mapping[str, str]) -> Shim:

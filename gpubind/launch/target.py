@@ -193,10 +193,6 @@ def _can_be_blind(runtime: Runtime) -> bool:
     return runtime.can_pull or runtime.store is not None
 
 
-def _has_prefix(image: ImageReference, runtime: Runtime) -> bool:
-    return image.form in ("layout", "archive", "registry") and image.form in runtime.image_forms
-
-
 def _open_from_store(
     request: StartRequest, target: StartTarget, image: ImageReference, *, may_pull: bool = True
 ) -> StartTarget:
@@ -263,7 +259,7 @@ def _newer(
 def _open_path(request: StartRequest, target: StartTarget, image: ImageReference) -> Optional[Image]:
     """Return the opened *image*; None if it is not on this machine, so that the runtime must pull it."""
     runtime, form = target.runtime, image.form
-    has_prefix = _has_prefix(image, runtime)
+    has_prefix = form in ("layout", "archive", "registry") and form in runtime.image_forms
     is_directory = form in DIRECTORY_FORMS
     need_form(image, runtime)
     tolerated: tuple[type[GpubindError], ...] = UNREADABLE_IMAGE_ERRORS

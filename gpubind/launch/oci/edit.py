@@ -115,10 +115,8 @@ def _need_requirements(request: StartRequest, prepared: PreparedStart, bundle: B
     stops = policy.compares_driver and (policy.is_legacy or is_dockers(bundle))
     for finding in require_unsatisfied(preflight) if preflight.has_image else ():
         if finding.severity == "error" and stops:
-            problem = f"{finding.what} ({finding.where})"
-            raise CheckError(
-                "require-unsatisfied", problem, findings=[finding], why=finding.why or "", hint=finding.hint or ""
-            )
+            problem, why, hint = f"{finding.what} ({finding.where})", finding.why or "", finding.hint or ""
+            raise CheckError("require-unsatisfied", problem, findings=[finding], why=why, hint=hint)
         request.report(finding._replace(severity="warning") if finding.severity == "error" else finding)
 
 

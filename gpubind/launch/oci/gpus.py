@@ -37,11 +37,8 @@ def requested_gpus(bundle: Bundle, read_policy: Callable[[], RequestPolicy]) -> 
     env = bundle.variables
     nvidia = _by_annotations(bundle.annotations or {}) or _by_site(bundle, env, read_policy)
     value = env.get(AMD_VISIBLE_DEVICES, "")
-    amd = (
-        None
-        if is_void(value, "amd")
-        else of_visible(value, "amd")._replace(chosen_by=assignment(AMD_VISIBLE_DEVICES, value))
-    )
+    chosen_by = assignment(AMD_VISIBLE_DEVICES, value)
+    amd = None if is_void(value, "amd") else of_visible(value, "amd")._replace(chosen_by=chosen_by)
     requests = [candidate for candidate in (nvidia, amd) if candidate is not None and candidate.gpus != "none"]
     if len(requests) > 1 and any(candidate.gpus != "all" for candidate in requests):
         variables = " and ".join(f"`{candidate.chosen_by}`" for candidate in requests)

@@ -308,11 +308,8 @@ def _read_on(
     if start is None:
         return parse_options(program.reader._replace(permutes=False), program.option_table, argv, at)
     # docker exec has no --gpus; the user's intention is clear.
-    option_table = (
-        start.option_table
-        if start.operands != "joined"
-        else read_option_table(start.options, program.start("run").options)
-    )
+    is_joined = start.operands == "joined"
+    option_table = read_option_table(start.options, program.start("run").options) if is_joined else start.option_table
     return parse_options(program.reader, option_table, argv, at)
 
 
@@ -414,24 +411,20 @@ def _request(
         return gpus.nerdctl_request(wrapped.options, environ)
     if program.family == "podman":
         return gpus.podman_request((*wrapped.globals, *wrapped.options), environ)
-    return (
-        gpus.charliecloud_request(wrapped.options)
-        if program.family == "ch-run"
-        else gpus.GpuRequest(is_requested=False)
-    )
+    if program.family == "ch-run":
+        return gpus.charliecloud_request(wrapped.options)
+    return gpus.GpuRequest(is_requested=False)
 
 
 def _need_all(wrapped: WrappedCommand, program: RuntimeProgram, start: StartSubcommand) -> None:
     """Errors: `UsageError` if *wrapped* is incomplete, has several commands or reads options from a file."""
     command_name = f"`{' '.join((wrapped.argv[wrapped.program_at], *wrapped.subcommand))}`"
     if start.operands in ("image", "instance") and wrapped.image is None:
-        raise UsageError(
-            "wrap-no-image", f"{command_name} names no image", hint="the image is the first argument after the options"
-        )
+        hint = "the image is the first argument after the options"
+        raise UsageError("wrap-no-image", f"{command_name} names no image", hint=hint)
     if start.operands in ("instance", "bundle") and wrapped.name is None:
-        raise UsageError(
-            "wrap-no-image", f"{command_name} names no instance or container", hint="its name is missing at the end"
-        )
+        problem = f"{command_name} names no instance or container"
+        raise UsageError("wrap-no-image", problem, hint="its name is missing at the end")
     if start.needs_command and not wrapped.command:
         raise UsageError("wrap-no-image", f"{command_name} has no command after the image", where=wrapped.image or "")
     for option in wrapped.options:

@@ -128,9 +128,8 @@ def docker_request(
     """
     flags = [option for option in options if option.name == "gpus"]
     if len(flags) > 1:
-        raise UsageError(
-            "wrap-gpus", "--gpus is given twice", where=argument_location(flags[1].position), hint="keep one of them"
-        )
+        where = argument_location(flags[1].position)
+        raise UsageError("wrap-gpus", "--gpus is given twice", where=where, hint="keep one of them")
     env = _environment(options, environ)
     if nvidia and environ.get("NV_GPU", "").strip():
         env.setdefault(TOOLKIT_VARIABLES["nvidia"], ",".join(environ["NV_GPU"].split()))
@@ -150,12 +149,8 @@ def podman_request(options: Sequence[ParsedOption], environ: Mapping[str, str]) 
     for name in names:
         if name != "all" and parse_gpu_id(name) is None:
             hint = 'podman takes `all` or a list of indexes and UUIDs; `"device=..."` is docker\'s'
-            raise UsageError(
-                "wrap-gpus",
-                f"--gpus: podman has no GPU `{name}`",
-                where=argument_location(flags[0].position),
-                hint=hint,
-            )
+            problem, where = f"--gpus: podman has no GPU `{name}`", argument_location(flags[0].position)
+            raise UsageError("wrap-gpus", problem, where=where, hint=hint)
     # On a host without NVIDIA GPUs, the same options of podman give AMD GPUs.
     requests = [GpuRequest(gpus="all" if "all" in names else ",".join(names))] if names else []
     return _oci_request(options, requests, _environment(options, environ), is_cdi=True)
@@ -310,13 +305,11 @@ def _devices(
         values = () if option.name != "device" else parse_list(option.value) if lists else (option.value,)
         cdi_names = [value for value in values if cdi_gpu(value) is not None]
         if cdi_names and len(cdi_names) < len(values):
-            problem = f"`{' '.join(option.args)}` names GPUs and other devices"
-            raise UsageError(
-                "wrap-gpus",
-                problem,
-                where=argument_location(option.position),
-                hint="give the others an option of their own",
+            problem, where = (
+                f"`{' '.join(option.args)}` names GPUs and other devices",
+                argument_location(option.position),
             )
+            raise UsageError("wrap-gpus", problem, where=where, hint="give the others an option of their own")
         if cdi_names:
             flags.append(option)
             names += cdi_names

@@ -115,10 +115,8 @@ def _command(request: StartRequest, line: WrappedCommand, target: StartTarget) -
 def _planned(request: StartRequest, line: WrappedCommand, target: StartTarget) -> Optional[Command]:
     """Return the line with its plan; None where the image asks for no GPU, or where there is nothing to bind."""
     facts = target.image.facts if target.image is not None else None
-    is_remote = (
-        facts is None and find_remote_daemon(target.runtime, request.environ, request.global_options) is not None
-    )
-    if line.gpus.image_decides and is_remote:
+    daemon = find_remote_daemon(target.runtime, request.environ, request.global_options) if facts is None else None
+    if line.gpus.image_decides and daemon is not None:
         return None  # the runtime on that machine reads the variables of the image
     gpus = with_image(line.gpus, facts.env if facts is not None else None)
     if gpus is None:
@@ -132,12 +130,8 @@ def _planned(request: StartRequest, line: WrappedCommand, target: StartTarget) -
     inspect_start(merged_request, target, prepared, line.command[0] if has_command_word else None)
     if not prepared.plan.drivers:
         return None
-    insert, remove, environ, file = (
-        prepared.arguments.options,
-        {option.name for option in line.options},
-        request.environ,
-        None,
-    )
+    insert, remove = prepared.arguments.options, {option.name for option in line.options}
+    environ, file = request.environ, None
     if not prepared.includes_user_options:
         action = _ACTIONS.get(line.subcommand[-1] if line.subcommand else "exec", "run")
         image = "" if line.is_rootfs else line.image or ""  # the line itself has --rootfs
