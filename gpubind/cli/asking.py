@@ -18,7 +18,7 @@ ANSWERS = {
     "record": ("--output=-",),
     "diff": ("--snapshot", "live"),
 }
-"""What makes each command print a document of its machine."""
+"""The arguments with which each command prints a document of its machine."""
 
 
 def fleet_request(
@@ -32,7 +32,7 @@ def fleet_request(
     *,
     is_sent: bool,
 ) -> FleetRequest:
-    """Return what the options ask of the nodes. Errors: `UsageError`, `HostReadError` (code `missing-package`)."""
+    """Return the request to the nodes. Errors: `UsageError`, `HostReadError` (code `missing-package`)."""
     chosen = engine or default_engine()
     return FleetRequest(
         parse_nodes(nodes),
@@ -51,9 +51,9 @@ def _number(text: str, option: str) -> int:
 
 
 def node_args(action: str, values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the command line of gpubind on a node: *action* with the values *values* on the line of `fleet`.
+    """Return the arguments of gpubind on a node: *action* with *values*, the values on the line of `fleet`.
 
-    A value that is the default of its option is on that line, too: it precedes the variables and the files of the node.
+    A value that equals its default is included: it takes precedence over the node's variables and files.
     Errors: `UsageError`.
     """
     options = {option.parameter: option for option in command_of(action).options}
@@ -64,7 +64,7 @@ def node_args(action: str, values: Mapping[str, Any]) -> tuple[str, ...]:
             raise UsageError("wrong-use", f"`gpubind {action}` does not have {others[parameter].name}")
         args += _option_args(options[parameter], value)
     if "gpus" in options and "gpus" not in values:
-        args.append("--gpus=all")  # of the node, and not of the job that asks it
+        args.append("--gpus=all")  # of the node, not of the job that runs `fleet`
     return tuple(args)
 
 

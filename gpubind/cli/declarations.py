@@ -28,7 +28,7 @@ class Option(NamedTuple):
     """An option of a command."""
 
     syntax: str
-    """As in help: `-o, --output FILE`. The name of a value follows the names of an option that takes one."""
+    """As in help: `-o, --output FILE`. The name of the value, if any, is last."""
     help: str
     group: Group
     field: str = ""
@@ -38,20 +38,20 @@ class Option(NamedTuple):
     default: Any = None
     required: bool = False
     preset: Literal["", "variable", "settings"] = ""
-    """What sets it in addition to the line: nothing; its GPUBIND_* variable; that, or a configuration file."""
+    """What sets it besides the command line: nothing; its GPUBIND_* variable; that, or a configuration file."""
     choices: Choices = ()
     unknown: str = ""
-    """The code of the error about a value that is none of the choices; empty: they are what a shell may complete."""
+    """The code of the error for any other value. If it is empty, the choices are only for completion."""
     splits_commas: bool = False
-    """Whether several of the choices may stand in one value."""
+    """Whether one value may hold several choices, separated by commas."""
     is_expert: bool = False
     """Whether only `--help all` and the manual list it."""
     expands_to: str = ""
-    """The word that this flag is short for: the command gets the value of that option."""
+    """The argument that this flag stands for: `--format=json`."""
 
     @property
     def spellings(self) -> dict[str, bool]:
-        """Return the names of the option, each with what it means for a flag."""
+        """Return the names of the option, each with the value that it gives to a flag."""
         tokens = self.syntax.replace(",", "").split()
         return {token: not token.startswith("--no-") for token in tokens if token.startswith("-")}
 
@@ -89,21 +89,21 @@ class Option(NamedTuple):
 
 
 class Argument(NamedTuple):
-    """A word that a command takes by its place."""
+    """A positional argument of a command."""
 
     parameter: str
     metavar: str
     help: str
     takes_rest: bool = False
-    """Whether it takes all words that are left."""
+    """Whether it takes all remaining arguments."""
     required: bool = True
     choices: Choices = ()
     unknown: str = ""
-    """As of an option."""
+    """As of `Option`."""
 
 
 def choices_of(parameter: Union[Option, Argument]) -> Sequence[str]:
-    """Return the choices of *parameter*, which may be slow to load."""
+    """Return the choices of *parameter*. Loading them may be slow."""
     return parameter.choices() if callable(parameter.choices) else parameter.choices
 
 
@@ -131,7 +131,7 @@ SIDES = get_args(Side)
 
 
 class PlanOptions(NamedTuple):
-    """What `PLAN_OPTIONS` ask for."""
+    """The values of `PLAN_OPTIONS`."""
 
     host: Optional[str] = None
     root: Optional[str] = None
@@ -341,22 +341,22 @@ class Subcommand(NamedTuple):
 
     name: str
     run: Callable[..., None]
-    """Called with each value by its name, and with what the shared options ask for as `PlanOptions`."""
+    """Called with each value by its parameter, and with the shared options as `PlanOptions`."""
     help: str
     own_options: tuple[Option, ...]
-    """Its own options. One that has the name of a shared option takes its place."""
+    """Its own options. One with the name of a shared option replaces it."""
     arguments: tuple[Argument, ...] = ()
     shared: tuple[Option, ...] = PLAN_OPTIONS
     common: tuple[str, ...] = ()
     """The options that most people want, up to five."""
     examples: Rows = ()
-    """Each a purpose, and the command line."""
+    """Each is a purpose and a command line."""
     exit_codes: Rows = ()
     starts: bool = False
-    """Whether it starts a container: its first argument ends the options, as what follows is another program's."""
+    """Whether it starts a container. Its first argument ends the options: the rest belongs to another program."""
     remote: bool = False
-    """Whether other machines do the work: `work` also gets the origins of the values, and passes on what is on the
-    line. Its JSON is a line for each machine, and an error is none of them."""
+    """Whether other machines do the work. `run` then also gets the origins of the values, and forwards those of the
+    command line. Its JSON is a line for each machine; errors are not among them."""
 
     @property
     def options(self) -> tuple[Option, ...]:

@@ -12,11 +12,10 @@ from gpubind.frozen import NamedTuple
 from gpubind.model.data import BUNDLED_HOSTS
 
 LEFT = 26
-"""Columns of the names before their sentences."""
+"""Columns of the names before their descriptions."""
 _NARROW = 72
-"""Below so many columns a sentence stands under its name,"""
+"""In fewer columns, a description is below its name, unless all names have at most `SHORT` columns."""
 SHORT = 12
-"""unless all names are as short as this."""
 _DOCS = "`gpubind explain CODE` prints the page of a finding or an error; all pages are in docs/ of the sources."
 _ALL = "`gpubind COMMAND --help` lists the common options of a command, `gpubind COMMAND --help all` every option. "
 
@@ -28,15 +27,15 @@ class Page(NamedTuple):
     text: tuple[str, ...]
     """Paragraphs; the first is one sentence."""
     sections: tuple[tuple[str, Rows], ...]
-    """Each a heading, and names with their descriptions."""
+    """Each is a heading, and names with their descriptions."""
     examples: Rows
-    """Each a purpose, and the command line."""
+    """Each is a purpose and a command line."""
     exit_codes: Rows
     end: str
 
 
 def page_of(command: Subcommand, *, is_whole: bool = True) -> Page:
-    """Return the help of *command*; if not *is_whole*, without the options for experts."""
+    """Return the help of *command*; unless *is_whole*, without expert options."""
     options = [option for option in (*command.options, HELP) if is_whole or not option.is_expert]
     by_name = {option.name: option for option in options}
     sections: list[tuple[str, Sequence[Union[Option, Argument]]]] = [

@@ -1,6 +1,6 @@
 """Entry point: run the command line, and turn every error into text and an exit code, in one place.
 
-What reports an error is loaded where there is one.
+Modules that report errors are loaded only for an error.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ OWN_CODES: dict[str, tuple[type[GpubindError], ...]] = {
     **dict.fromkeys(("wrap", _OCI), (WrongUseError, CommandError)),
 }
 """The commands that start a container, each with the errors that keep their exit codes. Every other error before the
-start ends with 125, as with docker and podman: a command in the container may end with 2, too.
+start ends with 125, as with docker and podman: 2 may be the exit code of a command in the container.
 """
 _UNLOADED = (MemoryError, ImportError, OSError, SystemError)
-"""Errors of importing the reporter of errors: too many open files, too little memory. CPython raises SystemError."""
+"""Errors of importing modules that report errors: too many open files, too little memory (SystemError in CPython)."""
 
 
 def main(argv: Optional[list[str]] = None, recorder: Optional[AbstractContextManager[object]] = None) -> int:
-    """Run `gpubind` with *argv* within *recorder*, and return the exit code. No exception gets out."""
+    """Run `gpubind` with *argv* within *recorder*, and return the exit code. No exception escapes."""
     args = sys.argv[1:] if argv is None else argv
 
     def run() -> int:
@@ -64,7 +64,7 @@ def main(argv: Optional[list[str]] = None, recorder: Optional[AbstractContextMan
 
 
 def finish(answer: Unfinished, args: list[str]) -> int:
-    """Report why *answer* to *args* is not complete, or do the rest of it; return the exit code."""
+    """Report why *answer* to *args* is incomplete, or do the rest of it; return the exit code."""
 
     def rest() -> None:
         if answer.start is None:
@@ -80,15 +80,15 @@ def finish(answer: Unfinished, args: list[str]) -> int:
 
 
 def _run_reporting_errors(work: Callable[[], Optional[int]], args: list[str]) -> int:
-    """Do *work* for the command line *args*, and return the exit code. Every error is reported here; none gets out."""
+    """Run *work*, report its errors, and return the exit code. No exception escapes."""
     try:
         return work() or EXIT_OK
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(bool(stop.code))
     except StdoutClosedError as error:
-        if sys.stdout is None:  # by the caller, and not by a reader who has seen enough
+        if sys.stdout is None:  # closed by the caller, not by a reader that ended early
             _complain(f"error: {error.code}: {error.what}\n")
-        # What is still buffered goes nowhere; without this the interpreter complains at exit.
+        # Otherwise the interpreter writes the buffer at exit, and reports an error.
         system.drop_output()
         return error.exit_code
     except GpubindError as error:
@@ -108,11 +108,11 @@ def _run_reporting_errors(work: Callable[[], Optional[int]], args: list[str]) ->
 
 
 _UNMAPPED = "failed to map segment from shared object"
-"""What ld.so says of a library of Python's that does not fit into the memory."""
+"""The message of ld.so for a library that does not fit into memory."""
 
 
 def _report_no_memory(error: Exception, args: list[str]) -> int:
-    """Report that the memory ended, which frees what the command held; return the exit code."""
+    """Report the lack of memory. Without its traceback, *error* holds no objects of the command."""
     error.__traceback__ = None
     no_memory = HostReadError(
         "no-memory",
@@ -124,9 +124,9 @@ def _report_no_memory(error: Exception, args: list[str]) -> int:
 
 
 def _as_gpubind_error(error: OSError) -> Optional[GpubindError]:
-    """Return *error* as one of gpubind's, if it came of standard output or of gpubind's own files; else None."""
+    """Return *error* as a `GpubindError` if it is about standard output or gpubind's own files; else None."""
     unseen = _unreadable_data_error(error) if error.filename is not None else None
-    if unseen is None and error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF):  # of what typer writes itself
+    if unseen is None and error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF):  # written by typer itself
         from gpubind.cli.output import stdout_error
 
         return stdout_error(error)
@@ -134,9 +134,9 @@ def _as_gpubind_error(error: OSError) -> Optional[GpubindError]:
 
 
 def _unreadable_data_error(error: OSError) -> Optional[GpubindError]:
-    """Return the error about a file of gpubind's own that could not be read; None for any other *error*."""
+    """Return the error for a file of gpubind's own that could not be read; None for any other *error*."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
-        error.__traceback__ = None  # what is open there is closed, and leaves room to load what tells it
+        error.__traceback__ = None  # closes the command's files: the modules below need descriptors
     from gpubind.machine.answers import inspection_error, missing_from
 
     if missing_from(error) is not None:
@@ -147,7 +147,7 @@ def _unreadable_data_error(error: OSError) -> Optional[GpubindError]:
 def _report(error: GpubindError, args: list[str]) -> int:
     """Report *error*, and return the exit code.
 
-    Open files are closed first: there may be too many to load what reports it.
+    Tracebacks are dropped first, which closes the command's files: importing the reporter needs descriptors.
     """
     command = next((arg for arg in args if arg != "--"), "")
     if not isinstance(error, OWN_CODES.get(command, GpubindError)):
@@ -165,20 +165,20 @@ def _report(error: GpubindError, args: list[str]) -> int:
         _write_error_document(args, error)
     except _UNLOADED:
         pass
-    except GpubindError:  # it has no reader, or no room; the error itself is written above
+    except GpubindError:  # standard output has no reader or no space; the error is on standard error
         system.drop_output()
     return error.exit_code
 
 
 def _is_interrupt(error: Optional[BaseException]) -> bool:
-    """Return whether *error* came of an interrupt: Python before 3.12 wraps what a class raises while it is made."""
+    """Return whether an interrupt caused *error*: Python before 3.12 wraps what is raised while a class is made."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
 
 
 def _write_error_document(args: list[str], error: GpubindError) -> None:
-    """Write *error* to standard output, if *args* ask there for JSON or for a scheduler's line, and get none."""
+    """Write *error* to standard output if *args* request JSON or a scheduler's line there."""
     from gpubind.cli.output import write_document
     from gpubind.cli.reader import requested_format
     from gpubind.documents.check.slurm import render_slurm_error
@@ -190,7 +190,7 @@ def _write_error_document(args: list[str], error: GpubindError) -> None:
 
 
 def _complain(text: str, args: Sequence[str] = ()) -> None:
-    """Write *text* to standard error; of the command line *args* of an OCI runtime, to its log, too."""
+    """Write *text* to standard error; for an OCI runtime, also to its log."""
     from gpubind.cli.output import write_stderr
 
     write_stderr(text)

@@ -1,4 +1,4 @@
-"""What the options of a command ask for: the command run with them, the host, the image and the plan."""
+"""Run a command with its values. Turn options into the host, the image and the query of a plan."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def run(command: Subcommand, values: Mapping[str, Any], origins: Mapping[str, Origin]) -> None:
-    """Do the work of *command* with *values*. Errors: as the command, each with the setting that is wrong."""
+    """Run *command* with *values*. Errors: as the command; a `UsageError` names the setting that is wrong."""
     names = {option.parameter for option in command.shared} - {option.parameter for option in command.own_options}
     others = {name: value for name, value in values.items() if name not in names}
     if command.remote:
@@ -45,7 +45,6 @@ def run(command: Subcommand, values: Mapping[str, Any], origins: Mapping[str, Or
 
 
 def _plan_options(values: Mapping[str, Any], origins: Mapping[str, Origin]) -> PlanOptions:
-    """Return *values* of `PLAN_OPTIONS` as the fields that they set."""
     set_options = [option for option in PLAN_OPTIONS if option.field and values.get(option.parameter) is not None]
     fields = {option.field: _field(option, values[option.parameter]) for option in set_options}
     fields["vendors"] = tuple(vendor for vendor, row in VENDOR_ROWS.items() if values.get(row.option))
@@ -55,14 +54,14 @@ def _plan_options(values: Mapping[str, Any], origins: Mapping[str, Origin]) -> P
 
 
 def _field(option: Option, value: Any) -> Any:
-    """Return *value* as a field has it: `compute,utility` as the names, which `checked` compares with those known."""
+    """Return *value* as its field holds it. `validated_request` rejects unknown names in `compute,utility`."""
     if option.splits_commas:
         return tuple(sorted({name.strip() for name in value.split(",")} - {""}))
     return tuple(value) if option.is_repeatable else value
 
 
 def _need_no_host(command: Subcommand, origins: Mapping[str, Origin]) -> None:
-    """Errors: `UsageError` for an option on the line that is about a host or a start: --require compares with none."""
+    """Errors: `UsageError` for an option on the line that concerns a host or a start: --require uses neither."""
     for option in command.options:
         is_about_image = option.group in ("Filtering", "Output") or option.name in ("--image", "--program", "--require")
         if origins.get(option.parameter) == "line" and (not is_about_image or option.name == "--expect"):
@@ -76,15 +75,15 @@ _ABOUT = {
     "ambiguous-gpu": "--gpus",
     "inseparable-gpus": "--gpus",
 }
-"""The options that errors are about which are about no field of `Request`."""
+"""The option that an error concerns, by the error's code, where the error names no field of `Request`."""
 
 
 _PATH_OPTIONS = (("--root", "--dev-root"), ("--list", "--library-path", "--cdi-dir"))
-"""The options that name the sources of a plan; the paths of the second ones are below the first ones."""
+"""The options that name the sources of a plan. Paths of the second group are below those of the first."""
 
 
 def _drop_untrusted(values: dict[str, Any], origins: Mapping[str, Origin], command: Subcommand) -> None:
-    """Replace those of *values* that root's command does not take from a variable."""
+    """Replace values by defaults where a command of root does not trust the variable that set them."""
     for names in _PATH_OPTIONS:
         path_options = [option for option in PLAN_OPTIONS if option.name in names]
         parameters = {
@@ -125,7 +124,7 @@ def open_host_of(options: PlanOptions) -> Host:
 def report_unreadable(
     host: Host, request: Optional[Request] = None, listfile: Optional[ListFile] = None
 ) -> Iterator[None]:
-    """Report what of *host* is ignored, or could not be read, within."""
+    """Report the ignored and unreadable parts of *host* at the end of the context."""
     from gpubind.cli.output import report
     from gpubind.host.base import dev_root_assumed, not_looked_at
     from gpubind.planner.planning import trust_findings
@@ -138,7 +137,7 @@ def report_unreadable(
 
 
 def open_image_of(image: Optional[str], host: Host) -> Optional[Image]:
-    """Return the image that --image names, if it was given; of several architectures, the one for *host*."""
+    """Return the image, in the architecture of *host* if it has several; None without --image."""
     if image is None:
         return None
     from gpubind.image.open import open_image
@@ -147,12 +146,11 @@ def open_image_of(image: Optional[str], host: Host) -> Optional[Image]:
 
 
 def query_of(options: PlanOptions, like: Optional[str] = None) -> PlanQuery:
-    """Return what the options ask of a plan."""
+    """Return the options as the query of a plan."""
     from gpubind.planner.planning import PlanQuery
 
     return PlanQuery(options.request._replace(like=like), options.listfile, _option_of_field, options.by_site)
 
 
 def _option_of_field(field: str) -> str:
-    """Return the option that sets *field*."""
     return next((each.name for each in (*PLAN_OPTIONS, LIKE) if each.field == field), f"--{field}")

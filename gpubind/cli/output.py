@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 _COLUMNS_LIMIT = 10_000
 NARROWEST, WIDEST = 40, 100
-"""Columns of running text, whatever the terminal has."""
+"""Limits of the columns of running text."""
 _HELP_WIDEST = 120
 _PIPE_WIDTH = 200
-"""The width of a table that no terminal shows: one line for each row, for grep."""
+"""Columns of a table outside a terminal: each row fits into one line, for grep."""
 
 
 def write_document(text: str, path: Optional[str]) -> None:
@@ -43,7 +43,7 @@ def write_document(text: str, path: Optional[str]) -> None:
 
 
 def page_options(document: Renderer) -> dict[str, Made]:
-    """Return what the renderer of *document* takes of this machine: where and when a page is made.
+    """Return where and when a page is made, as options of its renderer; no options for other documents.
 
     Errors: `UsageError` for a SOURCE_DATE_EPOCH that is malformed.
     """
@@ -51,7 +51,7 @@ def page_options(document: Renderer) -> dict[str, Made]:
 
 
 def _made() -> Made:
-    """Return this machine and the time; SOURCE_DATE_EPOCH sets it, for a page that is to be the same each time.
+    """Return this machine and the time, which SOURCE_DATE_EPOCH replaces for a reproducible page.
 
     Source: reproducible-builds.org, SOURCE_DATE_EPOCH 1.1: seconds since 1970, and a malformed value is an error.
     """
@@ -73,25 +73,25 @@ def is_terminal() -> bool:
 
 
 def width() -> int:
-    """Columns for running text: the terminal's, but no fewer than can be read, and no more; 80 where there is none."""
+    """Return the columns of running text: those of the terminal, from `NARROWEST` to `WIDEST`."""
     return max(NARROWEST, min(WIDEST, _columns()))
 
 
 def help_width() -> int:
-    """Columns for help: the terminal's, but no fewer than can be read, and no more than two columns of text need."""
+    """Return the columns of help, where options and descriptions are side by side."""
     return max(NARROWEST, min(_HELP_WIDEST, _columns()))
 
 
 def table_width(path: Optional[str]) -> int:
-    """Columns for a table that goes to the file *path*, or to standard output if that is None."""
+    """Return the columns of a table in the file *path*, or on standard output if that is None."""
     return _columns() if path is None and is_terminal() else _PIPE_WIDTH
 
 
 def _columns() -> int:
-    """Return the columns of the terminal, or the value of COLUMNS; 80 if neither is known."""
+    """Return COLUMNS, or else the columns of the terminal; 80 if neither is known."""
     try:
         columns = int(system.environ().get("COLUMNS", ""))
-    except ValueError:  # also of more digits than Python converts
+    except ValueError:  # also for more digits than Python converts
         columns = 0
     return min(columns if columns > 0 else system.columns(1), _COLUMNS_LIMIT)
 
@@ -104,7 +104,7 @@ def tables_as_text(tables: Iterable[Table], output: Optional[str], last: str = "
 
 
 def has_colour(path: Optional[str]) -> bool:
-    """Return whether what goes to the file *path*, or to standard output if that is None, is to be coloured."""
+    """Return whether text in the file *path*, or on standard output if that is None, has colours."""
     if system.environ().get("NO_COLOR"):  # https://no-color.org: if it is not empty
         return False
     is_shown = path is None and is_terminal() and system.environ().get("TERM") != "dumb"
@@ -119,14 +119,14 @@ def write_stderr(text: str) -> None:
 
 
 def report_memo(*, is_requested: bool) -> None:
-    """Report why no memo has answered, if that is *is_requested* by -vv. A memo that answers reports it itself."""
+    """Report why no memo answered, if -vv requests it. A memo that answers reports that itself."""
     why = why_not_served() if is_requested else None
     if why is not None:
         _write_message(f"memo: not served: {printable(why)}\n")
 
 
 def progress(*, quiet: bool) -> AbstractContextManager[None]:
-    """Show on a terminal the progress of long reads within, unless *quiet*."""
+    """Show the progress of long reads within the context on a terminal, unless *quiet*."""
     if quiet or not _has_terminal():
         return nullcontext()
     from gpubind.cli.progress import progress_line
@@ -135,7 +135,7 @@ def progress(*, quiet: bool) -> AbstractContextManager[None]:
 
 
 def count_progress(label: str, total: int) -> AbstractContextManager[Callable[[], None]]:
-    """Show on a terminal how many of *total* things are done: the context's value is called for each."""
+    """Show on a terminal how many of *total* things are done. Call the context's value for each."""
     if not _has_terminal():
         return nullcontext(lambda: None)
     from gpubind.cli.tables import progress_counter
@@ -144,7 +144,7 @@ def count_progress(label: str, total: int) -> AbstractContextManager[Callable[[]
 
 
 def _has_terminal() -> bool:
-    """Return whether standard error is a terminal on which a line can be changed."""
+    """Return whether standard error is a terminal that can erase a line."""
     return sys.stderr is not None and sys.stderr.isatty() and system.environ().get("TERM", "dumb") != "dumb"
 
 
@@ -157,7 +157,7 @@ def _write_message(text: str) -> None:
 
 
 def warn(error: GpubindError) -> None:
-    """Report *error* as a warning: the command goes on without."""
+    """Report *error* as a warning: the command continues."""
     write_stderr(render_error(error, "warning"))
 
 
@@ -171,7 +171,7 @@ def report(findings: Iterable[Finding], *, brief: bool = False) -> None:
 
 
 def reporter(*, quiet: bool, verbose: bool) -> Callable[[Message], None]:
-    """Return what writes the messages of a start to standard error."""
+    """Return the function that writes messages of a start to standard error."""
     from gpubind.model.notice import ignore
 
     def write(message: Message) -> None:
@@ -216,7 +216,7 @@ def stdout_error(error: OSError) -> GpubindError:
     """Return *error* of a write to standard output as one of gpubind's."""
     if isinstance(error, BrokenPipeError):
         return StdoutClosedError("stdout-closed", "standard output was closed early")
-    # Drop what is buffered, or the interpreter fails on it again at exit.
+    # Drop the buffer: the interpreter would write it again at exit, and fail.
     system.drop_output()
     why = error.strerror or str(error)
     return OutputError("unwritable-file", "standard output cannot be written", why=why)

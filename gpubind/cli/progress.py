@@ -1,6 +1,6 @@
 """A line on a terminal that shows the progress of a long read: it appears after a second, and is erased at the end.
 
-One line needs no thread and no hidden cursor, so nothing is loaded for it, and an interrupt leaves nothing to repair.
+One line needs no thread and no hidden cursor, so it loads no module, and an interrupt leaves nothing to repair.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from gpubind.machine import system
 from gpubind.machine.budget import report_progress_to
 
 PATIENCE_S = 1.0
-"""How long no progress is shown."""
+"""The line appears after this time."""
 INTERVAL_S = 0.1
 _ERASE = "\r\x1b[K"
 
 
 @contextmanager
 def progress_line() -> Iterator[None]:
-    """Show what is read within, if it takes long."""
+    """Show the progress of long reads within the context."""
     next_s, is_shown = time.monotonic() + PATIENCE_S, False
 
     def show(line: str) -> None:
@@ -50,7 +50,7 @@ def progress_line() -> Iterator[None]:
 
 
 def format_progress(label: str, bytes_read: int, total: Optional[int], width: int) -> str:
-    """Return how far the read of *label* is, in *width* columns: `reading app.tar: 1.2 of 20.0 GiB`."""
+    """Return the progress of reading *label* in *width* columns: `reading app.tar: 1.2 of 20.0 GiB`."""
     shift, unit = (30, "GiB") if (bytes_read if total is None else total) >> 30 else (20, "MiB")
     amount = f"{bytes_read / (1 << shift):.1f}" + (f" of {total / (1 << shift):.1f}" if total is not None else "")
     head, tail, name = "reading ", f": {amount} {unit}", printable(label)
@@ -61,7 +61,7 @@ def format_progress(label: str, bytes_read: int, total: Optional[int], width: in
 
 
 def _is_in_front() -> bool:
-    """Return whether this command is in the foreground of its terminal, as git asks."""
+    """Return whether this command is in the foreground of its terminal. git has the same test."""
     try:
         return system.is_in_front(2)
     except OSError:

@@ -1,7 +1,7 @@
-"""Read command lines, and run the commands. `run_line` is the entry.
+"""Parse command lines, and run the commands. `run_line` is the entry.
 
-The declarations of a command and this module are the only grammar of its lines. What is wrong with a line is a value
-(`ParsedLine.error`): the rest of the line still says in which form the error is wanted.
+The declarations of a command and this module are the only grammar of its lines. An error in a line is a value
+(`ParsedLine.error`): the rest of the line still selects the format in which the error is reported.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class ParsedLine(NamedTuple):
-    """The values of a command line, and where those of options come from."""
+    """The values of a command line, and the origins of those of options."""
 
     values: dict[str, Any]
-    """Of a line that asks for help only `help`: whether it asks for every option."""
+    """For a line that requests help, only `help`: whether it requests every option."""
     origins: dict[str, Origin]
     error: Optional[GpubindError] = None
-    """The first thing that is wrong. The values are then those that can be read all the same."""
+    """The first error. The values are then those that could be parsed."""
 
 
 _REPEAT_HINTS = {
@@ -40,7 +40,7 @@ _BOOLEANS = {
 
 
 def read_line(command: Subcommand, args: Sequence[str], environ: Mapping[str, str]) -> ParsedLine:
-    """Read *args*, which follow the name of *command*.
+    """Parse *args*, which follow the name of *command*.
 
     Errors: `WrongUseError` (codes `unknown-option`, `missing-argument`, `wrong-use`, `given-twice`, those of
     `Option.unknown`); as `defaults_for`.
@@ -52,7 +52,7 @@ def read_line(command: Subcommand, args: Sequence[str], environ: Mapping[str, st
 
 
 def parse_line(command: Subcommand, args: Sequence[str], environ: Mapping[str, str]) -> ParsedLine:
-    """Read *args*, which follow the name of *command*, as far as they can be read."""
+    """Parse *args*, which follow the name of *command*, as far as possible."""
     parsed, others, wrong = _scan(command, args)
     if HELP.parameter in parsed and not wrong:
         return ParsedLine({HELP.parameter: others[:1] == ["all"]}, {})
@@ -87,7 +87,7 @@ def parse_line(command: Subcommand, args: Sequence[str], environ: Mapping[str, s
 
 
 def _repeat_errors(command: Subcommand, parsed: dict[str, Any]) -> Iterator[WrongUseError]:
-    """Make one of the values *parsed* to an option that takes one, and yield what is wrong where there are several."""
+    """Replace the list of values by its only value where an option takes one; yield an error for several."""
     for option in command.options:
         values = parsed.get(option.parameter)
         if option.metavar and not option.is_repeatable and values:
@@ -109,10 +109,9 @@ def _not_boolean(command: Subcommand, option: Option, environ: Mapping[str, str]
 
 
 def _choice_errors(command: Subcommand, line: ParsedLine) -> Iterator[WrongUseError]:
-    """Yield what is wrong with a value of *line* that must be one of the choices of its option, and is not."""
     parameters: tuple[Union[Argument, Option], ...] = (*command.arguments, *command.options)
     for each in parameters:
-        for value in _all(line.values.get(each.parameter)) if each.unknown else ():
+        for value in _as_list(line.values.get(each.parameter)) if each.unknown else ():
             if value not in choices_of(each):
                 from gpubind.cli.settings import place_of
 
@@ -125,7 +124,6 @@ def _choice_errors(command: Subcommand, line: ParsedLine) -> Iterator[WrongUseEr
 
 
 def _with_hint(error: GpubindError, command: Subcommand, args: Sequence[str]) -> GpubindError:
-    """Return *error* about *args*, if it has no hint, with the line that was probably meant, and where options are."""
     if isinstance(error, WrongUseError) and (error.code == "unknown-option" or not error.hint):
         from gpubind.cli.suggestions import suggestion
 
@@ -134,15 +132,14 @@ def _with_hint(error: GpubindError, command: Subcommand, args: Sequence[str]) ->
     return error
 
 
-def _all(value: Any) -> Sequence[Any]:
-    """Return the values of an option or argument as several, whether it takes one or more."""
+def _as_list(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def _resolved(
     option: Option, parsed: Mapping[str, Any], environ: Mapping[str, str], defaults: Mapping[str, Any]
 ) -> tuple[Any, Origin]:
-    """Return the value of *option* and its origin. The value is None for a variable that sets none."""
+    """Return the value of *option* and its origin. The value is None for a variable that is not a boolean."""
     name, text = option.parameter, environ.get(option.variable)
     if name in parsed:
         return parsed[name], "line"
@@ -154,21 +151,21 @@ def _resolved(
 def requested_format(args: Sequence[str], environ: Mapping[str, str]) -> str:
     """Return the format of the document that *args* request on standard output, `json` if they name several.
 
-    Empty if they request none there. A line that is refused counts as far as it can be read.
+    Empty if they request none there. Of a wrong line, the valid part is used.
     """
     args = _command_first(args)
     command = command_of(args[0]) if args and args[0] in MODULES else None
     if command is None or command.remote:
         return ""
     values = parse_line(command, args[1:], environ).values
-    if any(path != "-" for path in _all(values.get("output"))):
+    if any(path != "-" for path in _as_list(values.get("output"))):
         return ""
-    formats = _all(values.get("format_"))
+    formats = _as_list(values.get("format_"))
     return "json" if values.get("json") or "json" in formats else "".join(formats[:1])
 
 
 def _command_first(args: Sequence[str]) -> Sequence[str]:
-    """Return *args* without a `--` before the command, and `COMMAND --help` for `help COMMAND`."""
+    """Return *args* without a `--` before the command, and with `COMMAND --help` for `help COMMAND`."""
     args = args[1:] if args[:1] == ["--"] else args
     if args[:1] != ["help"]:
         return args
@@ -177,16 +174,14 @@ def _command_first(args: Sequence[str]) -> Sequence[str]:
 
 
 class _Scan(NamedTuple):
-    """What a command line gives, before anything is required of it."""
-
     values: dict[str, Any]
-    """By parameter; of an option with a value all that it is given."""
+    """By parameter. An option with a value has a list of all its values."""
     others: list[str]
     wrong: list[GpubindError]
 
 
 def _scan(command: Subcommand, args: Iterable[str]) -> _Scan:
-    """Read *args* as options of *command* and others. A word that is wrong is skipped."""
+    """Parse *args* as options of *command* and others. A wrong argument is skipped."""
     by_name = {name: (option, on) for option in (*command.options, HELP) for name, on in option.spellings.items()}
     scan = _Scan({}, [], [])
     parsed, others = scan.values, scan.others
@@ -229,12 +224,11 @@ def _scan(command: Subcommand, args: Iterable[str]) -> _Scan:
 
 
 def _is_sentence(arg: str, command: Subcommand) -> bool:
-    """Return whether *arg*, which begins with a `-`, is a text: a message of a log, in quotes."""
+    """Return whether *arg*, which begins with a `-`, is a message of a log in quotes."""
     return not command.starts and " " in (arg.partition("=")[0] if arg.startswith("--") else arg)
 
 
 def _split_option(arg: str) -> tuple[str, Optional[str]]:
-    """Return the name of the option in *arg*, and what is attached to it."""
     if not arg.startswith("--"):
         return arg[:2], arg[2:] or None
     name, equals, attached = arg.partition("=")
@@ -242,14 +236,14 @@ def _split_option(arg: str) -> tuple[str, Optional[str]]:
 
 
 def _value_of(option: Option, text: str) -> Any:
-    """Return the value that *text*, of a variable, gives *option*; None if it gives none."""
+    """Return None for the *text* of a flag that is not a boolean."""
     if option.metavar:
         return text.split() if option.is_repeatable else text
     return _BOOLEANS.get(text.strip().lower())
 
 
 def run_line(args: Sequence[str]) -> int:
-    """Do what the command line *args* asks for, and return the exit code.
+    """Run the command line *args*, and return the exit code.
 
     Errors: as `read_line`; `WrongUseError` (code `unknown-command`); as the command.
     """
@@ -285,7 +279,7 @@ def run_line(args: Sequence[str]) -> int:
 
 
 def _no_command(args: Sequence[str]) -> WrongUseError:
-    """Return the error that *args* do not begin with a command, with the line that was probably meant."""
+    """Return the error for *args* that do not begin with a command. Its hint is the line that was probably meant."""
     from gpubind.cli.suggestions import suggestion
 
     line, first = suggestion(args), args[0].partition("=")[0]

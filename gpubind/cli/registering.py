@@ -1,4 +1,4 @@
-"""What `gpubind setup` changes: each file before and after, and how it is written."""
+"""The changes of `gpubind setup`: each file before and after, and how it is written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gpubind.model.files import ABSENT, FORBIDDEN
 
 PROGRAMS = "/usr/local/sbin"
 HEAD_LIMIT = 512
-"""Bytes at the beginning of a program that tell whether `setup` wrote it."""
+"""Bytes at the beginning of a program that show whether `setup` wrote it."""
 COPY = ".before-gpubind"
 """The ending of the copy of a configuration."""
 _HOOK = """#!/bin/sh
@@ -65,30 +65,30 @@ class FileChange(NamedTuple):
     """Whether it is the copy of a configuration without gpubind."""
 
     @property
-    def is_one(self) -> bool:
+    def has_effect(self) -> bool:
         """Whether anything differs."""
         return self.before != self.after
 
 
 class Setup(NamedTuple):
-    """What is requested."""
+    """The request of `gpubind setup`."""
 
     engine: str
     """One of `registration.ENGINES`."""
     name: str
     is_default: bool
     runtime: Optional[str]
-    """The runtime that gpubind becomes: a name or a path. None: the engine's usual one."""
+    """The name or path of the runtime that takes over. None: the engine's usual one."""
     root: str
     """The directory below which files are read and written; empty for this machine."""
     program: tuple[str, ...]
-    """The words that start gpubind."""
+    """The arguments that start gpubind."""
     data_home: Optional[str] = None
     """The directory for programs of an ordinary user."""
     config_home: Optional[str] = None
 
     def resolve(self, path: str) -> str:
-        """Return the path on this machine of *path*, whose links are followed as by a process of the root directory.
+        """Return the path of *path* on this machine. Its links are followed as by a process with the root directory.
 
         Errors: `HostReadError` for a loop of links.
         """
@@ -108,7 +108,7 @@ class Setup(NamedTuple):
 
     @property
     def engine_spec(self) -> registration.Engine:
-        """How the engine is told."""
+        """How the engine registers runtimes."""
         return registration.ENGINES[self.engine]
 
     @property
@@ -118,8 +118,9 @@ class Setup(NamedTuple):
 
     @property
     def hook(self) -> str:
-        """The program that the engine needs for its own option, if any. A user's daemon has no directory in its PATH
-        where the user may write.
+        """The program that the engine needs for its own GPU option; empty if none.
+
+        The PATH of a user's daemon has no directory in which the user may write.
         """
         return f"{PROGRAMS}/{self.engine_spec.hook}" if self.engine_spec.hook and self.data_home is None else ""
 
@@ -148,10 +149,10 @@ def changes_to_register(setup: Setup) -> tuple[FileChange, ...]:
         runtime=shlex.quote(_runtime(setup)),
         message=shlex.quote(_GONE.format(command=f"gpubind setup {setup.engine}", configuration=setup.configuration)),
     )
-    changes = [_written(setup, setup.launcher, text)]
+    changes = [_program_change(setup, setup.launcher, text)]
     if setup.hook and not _has_hook(setup):
         text = _HOOK.format(header=HEADER.format(engine=setup.engine), engine=setup.engine, name=setup.engine_spec.hook)
-        changes.append(_written(setup, setup.hook, text))
+        changes.append(_program_change(setup, setup.hook, text))
     entry = Registration(setup.name, setup.launcher, setup.is_default)
     path = setup.configuration
     before = _read(setup, path)
@@ -159,13 +160,13 @@ def changes_to_register(setup: Setup) -> tuple[FileChange, ...]:
         after = setup.engine_spec.register(before, entry)
         is_first = before is None or setup.engine_spec.remove(before, None, setup.launcher) == before
     copy = FileChange(path + COPY, _read(setup, path + COPY), before, is_copy=True)
-    if is_first and copy.is_one:  # one of an earlier time would return what is no longer wanted
+    if is_first and copy.has_effect:  # an older copy would restore an outdated configuration
         changes.append(copy)
     return (*changes, FileChange(path, before, after))
 
 
 def _need_trusted(setup: Setup) -> None:
-    """Raise `UsageError` (`setup-untrusted`) if engines would run, as root, what others can change."""
+    """Errors: `UsageError` (code `setup-untrusted`) if engines would run as root what others can change."""
     files = (*setup.program, *this_package())
     untrusted = next((file for file in files if not is_trusted_path(file)), None)
     if untrusted is not None:
@@ -194,7 +195,7 @@ def changes_to_remove(setup: Setup) -> tuple[FileChange, ...]:
 
 
 def _restored(setup: Setup, before: Optional[bytes], after: Optional[bytes], copy: Optional[bytes]) -> Optional[bytes]:
-    """Return *copy*, byte for byte, if it means what *after* means; else *after*."""
+    """Return *copy*, to restore the file byte for byte, if it has the same meaning as *after*; else *after*."""
     if copy is None or after is None or before == after:
         return after
     return copy if setup.engine_spec.meaning(after) == setup.engine_spec.meaning(copy) else after
@@ -204,7 +205,7 @@ def apply(setup: Setup, changes: tuple[FileChange, ...]) -> None:
     """Write *changes*, the copy of a configuration first. Errors: `OutputError` (code `unwritable-file`)."""
     hint = ""
     for change in changes:
-        if not change.is_one:
+        if not change.has_effect:
             continue
         path = setup.resolve(change.path)
         try:
@@ -220,15 +221,15 @@ def apply(setup: Setup, changes: tuple[FileChange, ...]) -> None:
 
 
 def _mode(setup: Setup, change: FileChange) -> Optional[int]:
-    """Return the permissions of the file of *change*; None for those that it has, or that a new file gets."""
+    """Return the permissions to set. None keeps those of the file, or those of a new file."""
     if not change.is_copy:
         return 0o755 if change.is_program else None
     status = facts(setup.resolve(change.path[: -len(COPY)]))
     return stat.S_IMODE(status.st_mode) & 0o777 if status is not None else 0o600
 
 
-def _written(setup: Setup, path: str, text: str) -> FileChange:
-    """Return the change that writes the program *text*. Errors: `UsageError` for a file of another."""
+def _program_change(setup: Setup, path: str, text: str) -> FileChange:
+    """Errors: `UsageError` if the file at *path* is not gpubind's."""
     before = _read(setup, path)
     if before is not None and not registration.is_ours(before, setup.engine):
         with _about(setup, path):
@@ -238,7 +239,7 @@ def _written(setup: Setup, path: str, text: str) -> FileChange:
 
 @contextmanager
 def _about(setup: Setup, path: str) -> Iterator[None]:
-    """Name the file *path* in the errors of its format, and of others in its place."""
+    """Name the file *path* in errors about its format, or about a foreign file in its place."""
     try:
         with in_file(setup.root + path):
             yield
@@ -248,7 +249,7 @@ def _about(setup: Setup, path: str) -> Iterator[None]:
 
 
 def _has_hook(setup: Setup) -> bool:
-    """Return whether a program of that name is there that is not gpubind's."""
+    """Return whether the host has that program from another source."""
     places = (f"{directory}/{setup.engine_spec.hook}" for directory in PROGRAM_DIRECTORIES)
     return any(_is_program(setup, path) for path in places if path != setup.hook)
 
@@ -290,7 +291,6 @@ def _is_gpubind(setup: Setup, path: str) -> bool:
 
 
 def _read(setup: Setup, path: str) -> Optional[bytes]:
-    """Return the bytes of *path*; None without such a file."""
     host_path = setup.resolve(path)
     try:
         return read_regular(host_path, SIZE_LIMIT)

@@ -1,7 +1,7 @@
-"""Write the file of `-o`: it is whole, or stays as it was. No link or file that another user laid in the way is used.
+"""Write the file of `-o` completely, or not at all. Links and files that another user planted are not used.
 
 The kernel protects a shell's `>` (fs.protected_symlinks, fs.protected_regular), but not a file that a rename replaces.
-So its rules are applied here to each link on the way. Root follows no link of another user.
+So this module applies the kernel's rules to each link on the way. Root follows no link of another user.
 Source: Documentation/admin-guide/sysctl/fs.rst.
 """
 
@@ -28,11 +28,10 @@ _THEIR_FILE = "it belongs to somebody else, in a directory where everybody may w
 
 
 def write_file(path: str, data: bytes, mode: Optional[int] = None) -> None:
-    """Write *data* to the file *path*; to a device or a pipe, and to an open file such as /dev/stdout, as it is.
+    """Write *data* to the file *path*. A device, a pipe and an open file such as /dev/stdout are written in place.
 
     A file that exists keeps its owner and, without *mode*, its permissions, except setuid and setgid. A file never has
-    wider permissions than *mode*. Errors: `OSError`, also for a link, a file or a pipe of another user that lies in
-    wait.
+    wider permissions than *mode*. Errors: `OSError`, also for a link, a file or a pipe that another user planted.
     """
     resolved = _resolve(path)
     directory, name = os.path.dirname(resolved), os.path.basename(resolved)
@@ -45,7 +44,7 @@ def write_file(path: str, data: bytes, mode: Optional[int] = None) -> None:
 
 
 def _resolve(path: str) -> str:
-    """Return where *path* leads, without links; a link in a directory of open files below /proc stays."""
+    """Return *path* without links, except for a link to an open file below /proc."""
 
     def step(directory: str, name: str) -> Union[str, Link]:
         entry = os.path.join(directory, name)
@@ -64,7 +63,7 @@ def _resolve(path: str) -> str:
 
 
 def _write(place: OpenDirectory, name: str, data: bytes, mode: Optional[int], *, is_open: bool) -> None:
-    """Write the file *name* in the directory *place*; *is_open*: it is a link to an open file."""
+    """Write the file *name* in the directory *place*. *is_open*: *name* is a link to an open file."""
     status = _facts(name, place)
     if status is None:
         replace(place, name, data, mode)
@@ -89,9 +88,9 @@ def _facts(path: str, place: Optional[OpenDirectory] = None) -> Optional[os.stat
 
 
 def _require_own_file(status: os.stat_result, directory: os.stat_result, why: str, *, everywhere: bool = False) -> None:
-    """Raise `PermissionError` for what another user put into a *directory* where everybody may write, or *everywhere*.
+    """Errors: `PermissionError` for a file of another user *everywhere*, or in a *directory* where everybody may write.
 
-    The owner of the directory may put anything there.
+    In the latter, the directory's owner may put anything.
     """
     is_shared = directory.st_mode & _STICKY_FOR_ALL == _STICKY_FOR_ALL and status.st_uid != directory.st_uid
     if status.st_uid != system.effective_user() and (everywhere or is_shared):

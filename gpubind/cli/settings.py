@@ -1,4 +1,4 @@
-"""Defaults from configuration files: the user's, then the site's. Options and GPUBIND_* variables win over both."""
+"""Defaults from configuration files: the user's, then the site's. Options and GPUBIND_* variables precede both."""
 
 from __future__ import annotations
 
@@ -50,10 +50,7 @@ def read_settings() -> dict[str, Any]:
 
 
 def defaults_for(command: Subcommand) -> dict[str, Any]:
-    """Return what configuration files set for the options of *command*, by the names of its parameters.
-
-    Errors: as `read_settings`.
-    """
+    """Return the configured values of the options of *command*, by parameter. Errors: as `read_settings`."""
     settings = read_settings()
     set_here = [option for option in command.options if option.preset == "settings" and option.key in settings]
     defaults = {option.parameter: settings[option.key] for option in set_here}
@@ -73,7 +70,7 @@ def file_of(key: str) -> str:
 
 
 def _files() -> list[str]:
-    """Return the site's configuration file, and the user's, which wins."""
+    """Return the configuration files of the site and of the user. The last takes precedence."""
     from gpubind.host.directories import SITE_DIRECTORY, xdg_directory
 
     directories = (SITE_DIRECTORY, xdg_directory(system.environ(), "XDG_CONFIG_HOME", ".config"))
@@ -83,8 +80,8 @@ def _files() -> list[str]:
 def ignored_findings(values: Iterable[str]) -> dict[tuple[str, Optional[str]], str]:
     """Return the ignored findings by code and subject, each with the reason: those configured, then *values*.
 
-    *values* are CODE[:SUBJECT][=REASON]; without a subject, which is None then, every finding of that code. Codes
-    without subjects may be separated by commas.
+    *values* are CODE[:SUBJECT][=REASON]. Without a subject, which is then None, every finding of that code is ignored.
+    Codes without subjects may be separated by commas.
     """
     from gpubind.rules.table import code_and_subject
 
@@ -101,9 +98,9 @@ def ignored_findings(values: Iterable[str]) -> dict[tuple[str, Optional[str]], s
 
 
 def configured_severities() -> Severities:
-    """Return the severities of findings that configuration files set, each with its file.
+    """Return the configured severities of findings, each with its file.
 
-    Errors: `UsageError` (code `unknown-code`), `FormatError` (code `bad-config`) for any other word.
+    Errors: `UsageError` (code `unknown-code`), `FormatError` (code `bad-config`) for an unknown severity.
     """
     from gpubind.rules.table import code_and_subject
 
@@ -127,7 +124,7 @@ def site_check() -> CheckRequest:
 
 
 def configured_expectation() -> Optional[Expectation]:
-    """Return what configuration files require of a node; None without `require`.
+    """Return the expectation of configuration files; None without `require`.
 
     Errors: `FormatError` (code `bad-expectation`) with file and key.
     """
@@ -159,7 +156,6 @@ _CDI_DEVICE = r"[a-z0-9-]+:[\w.-]+\.[\w-]+/[\w.-]+=[^=]*"
 
 
 def _split_reason(item: str) -> tuple[str, str]:
-    """Return CODE[:SUBJECT] and the reason of *item*; the reason is empty if it has none."""
     device = re.match(_CDI_DEVICE, item)
     end = device.end() if device else len(item.partition("=")[0])
     return item[:end], item[end + 1 :]
@@ -184,7 +180,7 @@ def _read(path: str) -> dict[str, Any]:
         if kind is None:
             raise _malformed(path, f"unknown key `{key}`", suggest_known(sorted(KEYS), key))
         items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        has_texts = key == "require" or all(isinstance(item, str) for item in items)  # require is read on its own
+        has_texts = key == "require" or all(isinstance(item, str) for item in items)  # `require` has its own parser
         if not isinstance(value, kind) or not has_texts:
             hint = "what a node is to have stands below `[require]`" if key == "gpus" else ""
             raise _malformed(path, f"`{key}` is not {_TABLES.get(key) or _TYPES[kind]}", hint)

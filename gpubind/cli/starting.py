@@ -1,4 +1,4 @@
-"""What the commands that start a container have in common: their request."""
+"""The request of the commands that start a container."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def start_request(
     verbose: int,
     backend_arg: Optional[Sequence[str]] = None,
 ) -> StartRequest:
-    """Return the request that the options ask for. Errors: `UsageError` (code `host-to-start`) for a recorded host."""
+    """Return the request of the options. Errors: `UsageError` (code `host-to-start`) for a recorded host."""
     if options.host is not None and not dry_run:
         message, hint = "--host names a record: nothing can be started there", "add --dry-run, or leave --host out"
         raise UsageError("host-to-start", message, hint=hint)

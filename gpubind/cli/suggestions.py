@@ -16,9 +16,9 @@ from gpubind.model import VENDOR_ROWS
 Args = tuple[str, ...]
 
 _FOREIGN_OPTIONS = {"--gpu": "--gpus", "--nvidia": "--nv", "--amd": "--rocm", "--img": "--image"}
-"""What other programs call an option."""
+"""Names of options in other programs."""
 _OPERAND_OPTIONS = {"check": ("--image", "--program"), "plan": ("--image",), "record": ("--output",)}
-"""The options that words without a name are for, in their order, of commands that take no such words."""
+"""The options that arguments without a name probably mean, in order, of commands that take no such arguments."""
 _VENDOR_FLAGS = {name: f"--{row.option}" for vendor, row in VENDOR_ROWS.items() for name in (vendor, row.option)}
 
 
@@ -31,7 +31,7 @@ def suggestion(args: Sequence[str]) -> str:
 
 
 def _insert_command(args: Args) -> Args:
-    """Put the command before the options, or add the one that takes such words."""
+    """Move the command before the options, or insert the one that takes such arguments."""
     from gpubind.runtimes.cmdline.programs import PROGRAMS
 
     first = args[0]
@@ -50,7 +50,7 @@ def _insert_command(args: Args) -> Args:
 
 
 def _rename_foreign_options(args: Args) -> Args:
-    """Spell options of other programs as gpubind does: only where the line is for no other program."""
+    """Rename options of other programs, except in lines that another program parses."""
     if args[0] in STARTS or args[0] not in MODULES:
         return args
     spellings = _spellings(args[0])
@@ -59,7 +59,7 @@ def _rename_foreign_options(args: Args) -> Args:
 
 
 def _name_operands(args: Args) -> Args:
-    """Put the option before each word that *args* give without one: `check IMAGE` is `check --image IMAGE`."""
+    """Put the option before each argument without one: `check IMAGE` becomes `check --image IMAGE`."""
     command, options, others = args[0], args[:0], args[1:]
     operands: list[str] = []
     if command not in _OPERAND_OPTIONS or _spellings(command).get(args[-1]):
@@ -71,12 +71,12 @@ def _name_operands(args: Args) -> Args:
         options += more_options
         if others[:1] and others[0].startswith("-") and others[0] != "--":
             if len(operands) > 1:
-                break  # it is the program's
+                break  # an option of the program
             return args  # the next word may be its value
         operands, others = [*operands, *(arg for arg in others[:1] if arg != "--")], others[1:]
     free = [name for name in _OPERAND_OPTIONS[command] if name not in {arg.partition("=")[0] for arg in options}]
     if command == "check" and "--image" in options and any(arg.endswith(".sif") for arg in operands):
-        free = ["--image"] * len(operands)  # an image is not a program of another
+        free = ["--image"] * len(operands)  # an image is not the program of another image
     return (command, *options, *(arg for pair in zip(free, operands) for arg in pair)) if operands else args
 
 
@@ -96,14 +96,12 @@ def _separate_runtime_options(args: Args) -> Args:
 
 
 class _SeparatedLine(NamedTuple):
-    """A command line with the runtime's options apart, and what stands in it for IMAGE."""
-
     args: Args
     image: str
 
 
 def _separate(runtime: str, args: Args) -> Iterator[_SeparatedLine]:
-    """Yield *args* with the options of *runtime* apart from gpubind's; nothing if one of them is unknown."""
+    """Yield *args* with the options of *runtime* after `--`; nothing if an option is unknown."""
     ours: Args = ()
     runtime_options: Args = ()
     remaining = args[1:]
@@ -119,7 +117,7 @@ def _separate(runtime: str, args: Args) -> Iterator[_SeparatedLine]:
 
 
 def _length(runtime: str, action: str, args: Args) -> int:
-    """Return how many of *args* the option of *runtime* has with which they begin; 0 if it is none."""
+    """Return how many of *args* the first option of *runtime* takes with its value; 0 if it is unknown."""
     from gpubind.launch.wrap.command import split_options
 
     for count in range(1, min(3, len(args)) + 1):
@@ -131,7 +129,6 @@ def _length(runtime: str, action: str, args: Args) -> int:
 
 
 def _options(command: str, args: Args) -> tuple[Args, Args]:
-    """Return the options of *command* with which *args* begin, and the rest."""
     spellings = _spellings(command)
     at = 0
     while at < len(args) and args[at].partition("=")[0] in spellings:

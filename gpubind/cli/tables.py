@@ -2,8 +2,8 @@
 
 Errors of the import: `HostReadError` (code `missing-package`) where rich is not installed.
 
-Nothing breaks inside a name: a column is at least as wide as its longest word. Where all columns together are too wide
-then, a row becomes a list: its first cell, and the others below it with their titles.
+No name is broken: a column is at least as wide as its longest word. If the columns together are then too wide, a row
+becomes a list: its first cell, and below it the others with their titles.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ except ImportError as error:
 _GAP = 2
 HEADING = "cyan"
 _INDENT = " " * 4
-"""The indent of the cells below the first one, where a row is a list."""
+"""The indent of the cells below the first one of a list."""
 
 
 def render_tables(tables: Iterable[Table], width: int, last: str = "", *, colour: bool = False) -> str:
@@ -49,14 +49,14 @@ def render_tables(tables: Iterable[Table], width: int, last: str = "", *, colour
     blocks = [_block(table, console) for table in tables if table.rows]
     if last:
         with console.capture() as captured:
-            _say(last, console, style="bold")
+            _print_wrapped(last, console, style="bold")
         blocks.append(captured.get())
     return "\n".join(blocks)
 
 
 @contextmanager
 def progress_counter(label: str, total: int) -> Iterator[Callable[[], None]]:
-    """Show on standard error how many of *total* things are done, as long as the context is."""
+    """Show on standard error how many of *total* things are done within the context."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -73,14 +73,14 @@ def _block(table: Table, console: Console) -> str:
         else:
             _grid(table, widths, console)
         if table.common_values:
-            _say("each: " + ", ".join(table.common_values), console)
+            _print_wrapped("each: " + ", ".join(table.common_values), console)
     return "".join(line.rstrip() + "\n" for line in captured.get().splitlines())
 
 
 def _widths(table: Table, width: int) -> Optional[list[int]]:
-    """Return the width of each column: at least its longest word, and as much of the rest as there is room for.
+    """Return the width of each column, at least its longest word; None if the longest words do not fit.
 
-    Return None if the words have no room. rich could share out the room, but may go below the least width of a column.
+    rich's own distribution may go below the minimum width of a column.
     """
     indent = _indent(table)
     full, least = [], []
@@ -101,18 +101,17 @@ def _widths(table: Table, width: int) -> Optional[list[int]]:
 
 
 def _indent(table: Table) -> int:
-    """Return how far rows stand to the right of their headings."""
     return _GAP if any(isinstance(row, RowHeading) for row in table.rows) else 0
 
 
 def _grid(table: Table, widths: Sequence[int], console: Console) -> None:
-    """Print a grid for the rows below each heading, all of the same widths, with the titles above the first."""
+    """Print a grid below each heading. All have the same widths, and only the first has titles."""
     grid = _columns(table.columns, widths, show_header=True)
     for row in table.rows:
         if isinstance(row, RowHeading):
             _print_grid(grid, console)
             grid = _columns(table.columns, widths, show_header=False)
-            _say(row.text, console, style=HEADING)
+            _print_wrapped(row.text, console, style=HEADING)
         else:
             grid.add_row(Padding(Text(row[0]), (0, 0, 0, _indent(table))), *map(Text, row[1:]))
     _print_grid(grid, console)
@@ -134,16 +133,16 @@ def _list(table: Table, console: Console) -> None:
     indent = " " * _indent(table)
     for row in table.rows:
         if isinstance(row, RowHeading):
-            _say(row.text, console, style=HEADING)
+            _print_wrapped(row.text, console, style=HEADING)
             continue
-        _say(row[0], console, indent)
+        _print_wrapped(row[0], console, indent)
         for column, cell in zip(table.columns[1:], row[1:]):
             if cell:
-                _say(f"{column.title} {cell}", console, indent + _INDENT)
+                _print_wrapped(f"{column.title} {cell}", console, indent + _INDENT)
 
 
-def _say(text: str, console: Console, indent: str = "", style: str = "") -> None:
-    """Print *text* in lines that end between words. A word that is longer than a line is whole."""
+def _print_wrapped(text: str, console: Console, indent: str = "", style: str = "") -> None:
+    """Print *text* in lines that end between words. A word longer than a line is not broken."""
     wrapper = TextWrapper(console.width, initial_indent=indent, subsequent_indent=indent)
     wrapper.break_long_words = wrapper.break_on_hyphens = False
     for line in wrapper.wrap(text):

@@ -1,4 +1,4 @@
-"""gpubind as typer knows it, which answers shells that ask for completions."""
+"""The commands as typer's, which complete the command lines of shells."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 
 
 def complete() -> int:
-    """Answer a shell that asks for completions, and return the exit code."""
+    """Answer a shell's request for completions, and return the exit code."""
     completion_init()
-    # As if it were not installed: typer would load its Markdown and highlighting to remove marks that no text has here.
+    # As if rich were missing: typer would load its Markdown and highlighting to remove markup that no text has here.
     sys.modules["rich"] = None  # type: ignore[assignment]
     commands: Any = {name: _command(command_of(name)) for name in MODULES}
     app = TyperGroup(name="gpubind", commands=commands, params=[_option(VERSION)], context_settings=_HELP_NAMES)
@@ -35,7 +35,7 @@ def _command(command: Subcommand) -> TyperCommand:
 
 class _Command(TyperCommand):
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        """Complete options and values, but no command line for the container: its words are another program's."""
+        """Complete options and values, but not the command line in the container: it belongs to another program."""
         arguments = [param for param in self.get_params(ctx) if param.param_type_name == "argument"]
         if not ctx.allow_interspersed_args and any(ctx.params.get(param.name) for param in arguments):
             return []

@@ -1,6 +1,6 @@
-"""Documents: a plan or the outcome of a check as text, by `Document.render`; runtimes render arguments themselves.
+"""Documents: a plan or the outcome of a check as text, by `Renderer.render`; runtimes render arguments themselves.
 
-To add one: a module here with its renderer, and its row in PLAN_DOCUMENTS, LASTING or CHECK_DOCUMENTS.
+To add one, write a module with its renderer, and a row in PLAN_DOCUMENTS, PERSISTENT_DOCUMENTS or CHECK_DOCUMENTS.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _REPORT = ("jinja2", "markupsafe")
 
 
 class Made(NamedTuple):
-    """Where and when a page is made. The caller knows it: documents have no clock, and no machine."""
+    """Where and when a page is made. The caller supplies it: documents read no clock and no machine."""
 
     host: str
     date: str
@@ -29,9 +29,9 @@ class Renderer(NamedTuple):
     module: str
     function: str
     is_single: bool = False
-    """Whether it is the form of one check: several have no place in it."""
+    """Whether it is a format of one check only."""
     is_page: bool = False
-    """Whether it shows where and when it was made: its renderer takes a `Made` by the name `made`."""
+    """Whether it shows where and when it was made: its renderer takes a `Made` as `made`."""
 
     def load(self) -> Callable[..., str]:
         """Return the renderer. Errors: `HostReadError` (code `missing-package`) where a package is not installed."""
@@ -60,7 +60,7 @@ class PersistentDocument(NamedTuple):
     generated files. `variables`: the environment of Apptainer or SingularityCE; its renderer takes a `PreparedStart`
     and the caller's environment."""
     outlives_command: bool = True
-    """Set if it outlives the command: then it may name no private and no temporary file."""
+    """Whether it outlives the command, and so may name no private or temporary file."""
 
 
 PLAN_DOCUMENTS = {
@@ -69,7 +69,7 @@ PLAN_DOCUMENTS = {
     "paths": Renderer("text", "render_paths"),
     "links": Renderer("links", "render_links"),
 }
-"""Of a `Plan` and *verbose*: whether to show also what was left out."""
+"""Of a `Plan`; with *verbose* also of what was left out."""
 
 PERSISTENT_DOCUMENTS = {
     "cdi": PersistentDocument(Renderer("mounts.cdi", "render_cdi"), "mounts"),
@@ -79,10 +79,10 @@ PERSISTENT_DOCUMENTS = {
     "tcl": PersistentDocument(Renderer("modules", "render_tcl"), "variables"),
     "taskprolog": PersistentDocument(Renderer("modules", "render_taskprolog"), "variables", outlives_command=False),
 }
-"""Each has its own layout, and is planned for in `gpubind/api/render.py`."""
+"""Each has its own layout. `gpubind/api/render.py` makes the plans for them."""
 
 ALLOW_NONE_FORMATS = ("cdi", "compose")
-"""Those that can be of a host without a GPU, so that one command serves all nodes."""
+"""Formats that support a host without a GPU, so that one command serves all nodes."""
 
 FORMATS = ("table", *PLAN_DOCUMENTS, *PERSISTENT_DOCUMENTS)
 """The table is for people, in tables.py."""
@@ -104,7 +104,7 @@ MATRIX_DOCUMENTS = {
     "html": Renderer("report.matrix", "render_matrix_html", is_page=True),
     "sarif": Renderer("check.sarif", "render_sarif_of"),
 }
-"""Of a sequence of `Report`s, where the form of several is not made of those of one."""
+"""Of a sequence of `Report`s, in formats that do not put single reports together."""
 NEEDS_DOCUMENTS = {
     "tsv": Renderer("needs", "render_needs_tsv"),
     "json": Renderer("needs", "render_needs_json"),
@@ -117,7 +117,7 @@ DIFF_DOCUMENTS = {
     "markdown": Renderer("diff.markdown", "render_diff_markdown"),
     "html": Renderer("report.diff", "render_diff_html", is_page=True),
 }
-"""Of a `Comparison`, and a function that writes several hosts as one set."""
+"""Of a `Comparison` and a `Fold`."""
 TREE_DOCUMENTS = {
     "text": Renderer("tree", "render_tree_text"),
     "json": Renderer("tree", "render_tree_json"),
@@ -125,4 +125,4 @@ TREE_DOCUMENTS = {
 }
 """Of a `LinkageTree`."""
 FLEET_DOCUMENTS = {"html": Renderer("report.fleet", "render_fleet_html", is_page=True)}
-"""Of a sequence of `NodeGroup`s, what they were asked, and a function that writes several nodes as one set."""
+"""Of a sequence of `NodeGroup`s, the action of the nodes, and a `Fold`."""

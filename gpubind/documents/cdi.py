@@ -34,7 +34,7 @@ def cdi_table(listing: CdiListing) -> Table:
 
 
 def _state(device: ListedCdiDevice, common: tuple[str, ...]) -> str:
-    """`stale: 27 paths do not exist`. *common*: those that every device of its file brings."""
+    """Return the state: `stale: 27 paths do not exist`. *common*: those that every device of its file provides."""
     if device.by is not None:
         return f"{device.state} {'by' if device.state == 'shadowed' else 'with'} {device.by}"
     count = len(common) + len(device.gone)

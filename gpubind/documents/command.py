@@ -1,4 +1,4 @@
-"""The command line of a start that is not done, as `gpubind.command/1` (data/command.schema.json)."""
+"""The command line of a dry run, as `gpubind.command/1` (data/command.schema.json)."""
 
 from __future__ import annotations
 

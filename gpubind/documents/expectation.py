@@ -1,6 +1,6 @@
-"""What a node is to have, as `gpubind record --expect` writes it: TOML of a few lines, without names of machines.
+"""An expectation as `gpubind record --expect` writes it: a few lines of TOML, without names of machines.
 
-It begins no table, so that it may stand below `[require]` of a configuration file as it is.
+It begins no table, so that it can be copied below `[require]` in a configuration file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gpubind.model.requirements import Expectation
 
 
 def render_expectation(expectation: Expectation, comment: str = "") -> str:
-    """Return *expectation* without its libraries, which are a record's matter, below *comment*."""
+    """Return *expectation* below *comment*, without its libraries: only records compare these."""
     drivers = expectation.drivers
     lines = [f"# {printable(comment)}"] if comment else []
     lines.append("# gpubind check --expect FILE: what such a node is to have")
@@ -23,7 +23,7 @@ def render_expectation(expectation: Expectation, comment: str = "") -> str:
     if expectation.partitions:
         lines.append(f"partition = {_one_or_list(expectation.partitions)}")
     unnamed = sum(number for model, number in expectation.gpus if not model)
-    if unnamed:  # a model that the driver does not tell: then the number of all says more
+    if unnamed:  # the driver does not report a model, so only the number of all is certain
         lines.append(f"gpus = {sum(number for _, number in expectation.gpus)}")
     else:
         models = ", ".join(f"{_text(model)} = {number}" for model, number in expectation.gpus)
@@ -40,5 +40,5 @@ def _list(texts: Iterable[str]) -> str:
 
 
 def _text(text: str) -> str:
-    """Return *text* as a basic string of TOML, which is written as in JSON once it is printable."""
+    """Return *text* as a basic string of TOML. A printable one has the syntax of JSON."""
     return json.dumps(printable(text), ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""What `gpubind explain` answers, as text or JSON: decisions, the page of a code, messages."""
+"""The answers of `gpubind explain`, as text or JSON: decisions, the page of a code, messages."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _NAMED_BY = {
 
 
 _LINES = 20
-"""Lines that a log is told in, unless all of it is wanted."""
+"""Maximum lines of the summary of a log."""
 _FIRST: dict[Rank, str] = {
     "cause": "The first cause is in line {line}.",
     "general": "Line {line} tells of a failure; its cause is in no line that gpubind knows.",
     "warning": "No failure that gpubind knows is in this log. Line {line} is a warning; the program goes on.",
     "harmless": "No failure that gpubind knows is in this log. What line {line} says is normal.",
 }
-"""What the first message of a log says of the whole."""
+"""The sentence about a whole log, by the rank of its first message."""
 _BESIDE: dict[Rank, str] = {
     "cause": "also in it; these may follow from it:",
     "general": "what follows from a cause like this:",
@@ -75,7 +75,6 @@ def render_text(answer: Answer, width: int, *, verbose: bool = False) -> str:
 
 
 def _log_text(answer: Answer, width: int) -> str:
-    """Return what a log says: the first cause in full, then a line for each of the other messages."""
     first, *others = answer.messages
     message = first.message
     text = _wrapped(_FIRST[message.rank].format(line=first.line), width) + "\n" + _head(first, width)
@@ -104,7 +103,7 @@ def _cut(line: str, width: int) -> str:
 
 
 def _head(match: FoundMessage, width: int) -> str:
-    """Return the line that was seen, and the message in full where that line is only a part of it."""
+    """Return the line of the log, and the message in full if the line is only a part of it."""
     full_message = example(match)
     return _wrapped(heading(match), width) + (
         "" if full_message is None else _wrapped(f"in full, for example: {full_message}", width)
@@ -112,7 +111,6 @@ def _head(match: FoundMessage, width: int) -> str:
 
 
 def _messages_text(answer: Answer, width: int) -> Iterator[str]:
-    """Yield each message in full, with its findings and what is so on this host."""
     is_log = len(answer.messages) > 1 or answer.asked is None
     for match in answer.messages:
         message = match.message
@@ -169,7 +167,7 @@ def render_json(answer: Answer) -> str:
 
 
 def _folded(tree: str, width: int) -> str:
-    """Return the lines of *tree* in *width* columns, the rest of each below its begin; no word is broken."""
+    """Wrap the lines of *tree* to *width* columns. The rest of a line is below its own stem; no word is broken."""
     lines = []
     for line in tree.splitlines():
         stem = line[: len(line) - len(line.lstrip("|`- "))].replace("`-- ", "    ").replace("|-- ", "|   ")
@@ -209,7 +207,7 @@ def _paragraphs(page: str) -> list[str]:
 
 
 def _quoted(match: re.Match[str]) -> str:
-    """Words keep their quotes, so that they are not read on; one word needs none."""
+    """Return the text without marks. Several words of code keep their quotes, which separate them from the sentence."""
     if match.group(3):
         return match.group(3)
     inside = match.group(2).strip()

@@ -29,9 +29,9 @@ _VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 _EXITS: dict[Verdict, tuple[int, ...]] = {"ok": (0,), "warning": (0, 1), "error": (1,)}
 """The exit codes of `check` for each verdict; 1 for a warning is that of --strict."""
 _NAMED = 4
-"""So many findings are named in a row; the others are counted."""
+"""Maximum findings that a row names; the others are counted."""
 _VERSION = 60
-"""Characters of a version that are shown."""
+"""Maximum characters of a shown version."""
 _QUOTED = 200
 """Maximum length of the reason for a failed answer, in characters."""
 
@@ -44,14 +44,14 @@ class NodeDriver(NamedTuple):
 
 
 class CheckedNode(NamedTuple):
-    """What a node says of itself, by which equal nodes are found."""
+    """The state of a node, by which nodes are grouped."""
 
     digest: Optional[str] = None
     """Of the plan."""
     drivers: tuple[NodeDriver, ...] = ()
     findings: tuple[Finding, ...] = ()
     verdict: Optional[Verdict] = None
-    """As the node says; None in the document of a plan."""
+    """As the node reported it; None in the document of a plan."""
 
     @property
     def worst(self) -> Verdict:
@@ -70,7 +70,7 @@ class NodeError(NamedTuple):
 
 
 class NodeRecord(NamedTuple):
-    """The record that a node has made of itself."""
+    """The record of a node."""
 
     text: str
 
@@ -91,7 +91,7 @@ class NodeAnswer(NamedTuple):
     """Why there is no answer."""
     document: Optional[dict[str, Any]] = None
     result: Optional[Result] = None
-    """What gpubind found there."""
+    """The parsed document."""
 
     @property
     def is_good(self) -> bool:
@@ -123,7 +123,7 @@ _READERS: dict[str, Callable[[object], Result]] = {
 
 
 def read_document(data: bytes) -> tuple[dict[str, Any], Result]:
-    """Return the document of a node, and what it says.
+    """Return the document of a node, and its parsed content.
 
     Errors: `FormatError` (codes `bad-answer`, `bad-snapshot`), `ValueError`.
     """
@@ -131,22 +131,22 @@ def read_document(data: bytes) -> tuple[dict[str, Any], Result]:
         document = parse_json(data, len(data), _KIND, allow_surrogates=True)
     except FormatError as error:
         raise ValueError("it is not JSON") from error
-    json.dumps(document, allow_nan=False)  # it goes on as a line of JSON, which does not have them
+    json.dumps(document, allow_nan=False)  # `ValueError` for NaN and infinity, which JSON does not have
     schema = str(document.get("schema")) if isinstance(document, dict) else "none"
     if schema not in _READERS:
         raise _KIND.damaged(f"its schema is `{schema[:60]}`", "schema")
     result = _READERS[schema](document)
     codes = [result.code] if isinstance(result, NodeError) else []
     codes += [finding.code for finding in result.findings] if isinstance(result, CheckedNode) else []
-    if not all(map(_CODE.fullmatch, codes)):  # it is shown as it is
+    if not all(map(_CODE.fullmatch, codes)):  # codes are shown without escapes
         raise _KIND.damaged("a code is not one", "code")
     return document, result
 
 
 def with_exit(answer: NodeAnswer, error: str) -> NodeAnswer:
-    """Return *answer*, which has failed if gpubind did not end with an exit code of its verdict.
+    """Return *answer*, as failed if its exit code does not agree with its verdict.
 
-    *error*: what it wrote to standard error about an error, if anything.
+    *error*: the message of an error on standard error, if any.
     """
     result = answer.result
     if isinstance(result, CheckedNode):
@@ -171,24 +171,24 @@ class NodeGroup(NamedTuple):
 
     @property
     def why(self) -> str:
-        """Why there is no answer: of several nodes that print something else, or name themselves, an example."""
+        """Why there is no answer. If the texts of several nodes may differ, it is an example."""
         first = self.answer
         is_example = len(self.nodes) > 1 and (first.status == "garbled" or first.node in first.why)
         return f"{first.node}, for example: {first.why}" if is_example else first.why
 
 
 class AnswerGroups:
-    """Answers, of which one of each kind is kept."""
+    """Groups of equal answers. Only the first answer of each is kept."""
 
     def __init__(self) -> None:
         self._groups: dict[object, tuple[list[str], NodeAnswer]] = {}
 
     def add(self, answer: NodeAnswer) -> None:
-        """Take *answer* in."""
+        """Add *answer* to its group."""
         self._groups.setdefault(_key(answer), ([], answer))[0].append(answer.node)
 
     def groups(self) -> list[NodeGroup]:
-        """Return the groups, the largest first; those that did not answer are the last."""
+        """Return the groups, the largest first; groups without an answer are last."""
         groups = [
             NodeGroup(tuple(sorted(nodes, key=natural_sort_key)), answer) for nodes, answer in self._groups.values()
         ]
@@ -210,7 +210,7 @@ def _key(answer: NodeAnswer) -> object:
 
 
 def answers_table(groups: Iterable[NodeGroup], fold: Fold) -> Table:
-    """Return a row a group. *fold* writes several nodes as one set.
+    """Return a row for each group. *fold* writes several nodes as one set.
 
     Rows that would be equal name the findings by which their nodes differ.
     """
@@ -237,7 +237,7 @@ def answers_table(groups: Iterable[NodeGroup], fold: Fold) -> Table:
 
 
 def _cells(group: NodeGroup) -> Row:
-    """Return what a row says about *group*, but for the findings that no equal row has."""
+    """Return the cells of *group*, without the findings by which it differs from equal rows."""
     answer = group.answer
     return (answer_line(answer._replace(why=group.why)), *driver_and_digest(answer.result), answer.gpubind)
 
@@ -274,13 +274,13 @@ def answer_line(answer: NodeAnswer) -> str:
 
 
 def comparison_of(groups: Iterable[NodeGroup]) -> Optional[Comparison]:
-    """Return in what the nodes differ that have sent a snapshot; None if none has."""
+    """Compare the nodes that sent a snapshot; None if none did."""
     snapshots = [(group.answer.result, group.nodes) for group in groups if isinstance(group.answer.result, Snapshot)]
     return compare_hosts(snapshots) if snapshots else None
 
 
 def render_findings_of(groups: Iterable[NodeGroup], fold: Fold, *, verbose: bool = False) -> str:
-    """Return the errors and warnings of each group in full; *verbose*: its notes, too."""
+    """Return the errors and warnings of each group in full; *verbose*: and its notes."""
     lines = []
     for group in groups:
         result = group.answer.result

@@ -24,7 +24,7 @@ _COLUMNS = (
     Column("chosen", always_shown=True),
 )
 _PARTITION = Column("partition")
-"""After the model, where a GPU has such a mode."""
+"""Follows the model, if a GPU has such a mode."""
 UNKNOWN = "-"
 _YES_NO = ("no", "yes")
 
@@ -74,7 +74,7 @@ def render_gpus_json(gpus: Sequence[ListedGpu]) -> str:
 
 
 def gpus_table(gpus: Sequence[ListedGpu]) -> Table:
-    """Return a row a GPU, and below it one for each of its MIG devices, called as `--gpus` takes it."""
+    """Return a row for each GPU, and below it one for each of its MIG devices, named as `--gpus` takes it."""
     divided = any(listed.gpu.partition for listed in gpus)
     rows: list[Row] = []
 

@@ -1,6 +1,6 @@
 """`plan --format links`: links to the driver's libraries, for programs without a container.
 
-What other libraries need (libstdc++, libelf: the rule `closure`) is left to such a stack, which has its own.
+Libraries of the rule `closure` (libstdc++, libelf) are left out: such programs have their own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def links_of(plan: Plan) -> dict[str, HostPath]:
 
 
 def render_links(plan: Plan, *, verbose: bool = False) -> str:
-    """Return a line for each link: its name and its target, separated by a tab; then `# ` and how many there are."""
+    """Return a line for each link: its name and its target, separated by a tab; then `# ` and the number of links."""
     links = links_of(plan)
     lines = "".join(f"{printable(name)}\t{printable(target)}\n" for name, target in links.items())
     return f"{lines}# {with_count(len(links), 'link')}\n"
@@ -67,7 +67,6 @@ def usage_text(plan: Plan, directory: str) -> str:
 
 
 def _manifests(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Yield each variable of a loader, with the host's manifests for it."""
     for directory, name in _MANIFESTS.items():
         mounts = (mount for mount in plan.mounts if mount.kind == "manifest" and directory in mount.target)
         files = [mount.source for mount in mounts if mount.source is not None]

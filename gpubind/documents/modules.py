@@ -1,11 +1,11 @@
 """A plan as variables for Apptainer or SingularityCE: environment modules (Lmod, Tcl), and Slurm's TaskProlog.
 
 A module changes the variables that the `-env` formats change, and restores them when it is unloaded. So it unsets
-nothing: a module cannot restore an unset variable. An image's empty elements of LD_LIBRARY_PATH stay: Lmod reads what
-is appended as directories, and writes `//` as `/`, without which no shell takes them out.
+nothing: a module cannot restore an unset variable. An image's empty elements of LD_LIBRARY_PATH stay: a shell would
+remove them by an expression with `//`, but Lmod treats appended values as directories, and writes `//` as `/`.
 
-A TaskProlog prints lines for one task: `export NAME=value`, `unset NAME` or `print text`, exactly, without quotes, read
-into 4096 bytes; the rest of a longer line is taken for another.
+A TaskProlog prints lines for one task: `export NAME=value`, `unset NAME` or `print text`, exactly, without quotes.
+Slurm reads a line into 4096 bytes, and the rest of a longer one as another line.
 Sources: Lmod 8, "Lua Modulefile Functions" and `tools/fileOps.lua` (path_regularize); Environment Modules 5,
 modulefile(4); Slurm's `src/slurmd/slurmstepd/task.c`, `_proc_stdout` and `_run_script_and_set_env`.
 """
@@ -54,7 +54,7 @@ def render_tcl(prepared: PreparedStart, environ: Mapping[str, str]) -> str:
 
 
 def _module_changes(prepared: PreparedStart) -> Iterator[VariableChange]:
-    """Yield the changes of a module. Errors: `RuntimeLimitError` for a value that a module cannot express."""
+    """Errors: `RuntimeLimitError` for a value that a module cannot express."""
     _require_plain_binds(prepared)
     for change in changes_for(prepared):
         if change.op != "unset":
@@ -87,12 +87,12 @@ def _lua(text: str) -> str:
 
 
 def _tcl(text: str) -> str:
-    """Return a word of Tcl. Braces are escaped even in quotes, in case the whole file is read in braces."""
+    """Quote a word of Tcl. Braces are escaped because the whole file may be read in braces."""
     return '"' + re.sub(r'[\\"$\[\]{}]', r"\\\g<0>", text) + '"'
 
 
 def render_taskprolog(prepared: PreparedStart, environ: Mapping[str, str]) -> str:
-    """Return the lines for a task whose environment is *environ*: values of its variables stay, and come first.
+    """Return the lines for a task with the environment *environ*, whose values precede those of the plan.
 
     Error findings are printed at the beginning of the task's output: a TaskProlog has no standard error.
     Errors: `RuntimeLimitError` (codes `unsayable-path`, `unsayable-value`, `long-line`).

@@ -1,4 +1,4 @@
-"""`gpubind needs`: what an image asks of a host, for people, for a README, and as `gpubind.needs/1`.
+"""`gpubind needs`: what an image needs of a host, for people, for a README, and as `gpubind.needs/1`.
 
 Its schema is data/needs.schema.json.
 """
@@ -23,7 +23,7 @@ SCHEMA = "gpubind.needs/1"
 _COLUMNS = (Column("need", always_shown=True), Column("what", always_shown=True), Column("from", always_shown=True))
 _NOTHING = "no file that was looked at uses one"
 _SHOWN = 120
-"""Characters of a requirement that are shown."""
+"""Maximum characters of a shown requirement."""
 
 
 def needs_document(needs: ImageNeeds, reference: str) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def needs_table(needs: ImageNeeds) -> Table:
 
 
 def _rows(needs: ImageNeeds) -> Iterator[Row]:
-    """Yield each need: its name, what it is, and the file or variable that says so."""
+    """Yield each need: its name, its value, and the file or variable that it comes from."""
     facts = needs.facts
     yield "architecture", facts.arch or "not known", ""
     yield "C library", _libc(needs), ""
@@ -94,7 +94,6 @@ def _rows(needs: ImageNeeds) -> Iterator[Row]:
 
 
 def _intel(runtime: IntelRuntime) -> str:
-    """Return what programs use of the image on Intel's GPUs, or on Gaudi accelerators."""
     if runtime.name == SYNAPSE:
         lacks = "" if runtime.driver else "; the image has no libSynapse.so"
         if runtime.release is None:
@@ -141,7 +140,7 @@ def _driver(needs: ImageNeeds) -> Iterator[Row]:
 
 
 def _code(files: Sequence[CodeFile]) -> str:
-    """Return the architectures of *files*; those of a few modules are by themselves, with the number of these."""
+    """Return the architectures of *files*. Those that only a few modules have are listed apart, with their number."""
     merged = merge_gpu_code(files)
     shares = {arch: best_share(files, arch) for arch in merged.code}
     enough = [arch for arch, share in shares.items() if share.is_enough or arch[-1] in "af"]
@@ -178,6 +177,5 @@ def _library(library: DriverLibrary) -> Iterator[Row]:
 
 
 def _paths(paths: Sequence[str]) -> str:
-    """Return the first of *paths*, and how many others there are."""
     more = len(paths) - 1
     return f"{paths[0]} and {with_count(more, 'other file')}" if more else paths[0]

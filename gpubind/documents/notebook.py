@@ -31,7 +31,6 @@ def plan_html(plan: Plan) -> str:
 
 
 def _html(tables: Iterable[Table], last: str) -> str:
-    """Return those of *tables* that have rows, then the line *last*."""
     parts = [_table(table) for table in tables if table.rows]
     return "\n".join([*parts, f"<p>{_text(last)}</p>"] if last else parts)
 

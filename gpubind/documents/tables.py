@@ -16,9 +16,8 @@ class Column(NamedTuple):
 
     title: str
     align_right: bool = False
-    """Numbers stand to the right."""
     always_shown: bool = False
-    """Shown also where every row has the same."""
+    """Whether it is shown even if all rows have the same value."""
 
 
 class RowHeading(NamedTuple):
@@ -40,7 +39,7 @@ class Table(NamedTuple):
 
 
 def make_table(columns: Sequence[Column], rows: Sequence[Union[Row, RowHeading]]) -> Table:
-    """Return the table of *rows*. A column with one value in all rows is left out, and listed in `same`."""
+    """Return the table of *rows*. A column with one value in all rows is left out, and listed in `common_values`."""
     cells = [row for row in rows if not isinstance(row, RowHeading)]
     equal = [
         at
@@ -91,7 +90,7 @@ _LEFT_OUT = (Column("not in the plan"), Column("verdict"), Column("rule"), Colum
 
 
 def plan_tables(plan: Plan, *, verbose: bool = False) -> list[Table]:
-    """Return the plan as tables: binds, devices, environment; *verbose*: also what is not in the plan."""
+    """Return the plan as tables: binds, devices, environment; *verbose*: and everything left out."""
     bundled = [mount for mount in plan.mounts if mount.kind in _GROUPED_KINDS]
     others = [mount for mount in plan.mounts if mount.kind not in _GROUPED_KINDS]
     tables = [
@@ -116,7 +115,7 @@ class BindGroup(NamedTuple):
 
 
 def bind_groups(mounts: Iterable[Mount]) -> list[BindGroup]:
-    """Return *mounts* in the order in which people read them."""
+    """Group *mounts*, in the order in which people read them."""
     groups: dict[tuple[int, int, str], dict[str, list[Mount]]] = {}
     for mount in mounts:
         capability = CAPABILITIES.index(mount.capability) if mount.capability else -1

@@ -9,7 +9,7 @@ from gpubind.errors import GpubindError
 from gpubind.model import Finding, Plan, Severity
 from gpubind.model.findings import page_of
 from gpubind.model.message import message_lines
-from gpubind.model.message import printable as printable  # noqa: PLC0414 - every document has it from here
+from gpubind.model.message import printable as printable  # noqa: PLC0414 - every document imports it from here
 from gpubind.model.plain import dump_document
 
 
@@ -19,7 +19,7 @@ def escape_for_quotes(text: str) -> str:
 
 
 def with_valid_unicode(text: str) -> str:
-    """Return *text*, whose lines are `printable`, as XML and every JSON reader take it: without lone surrogates."""
+    """Return *text* with `printable` lines and without lone surrogates, which XML and JSON parsers refuse."""
     return without_surrogates("\n".join(printable(line) for line in text.split("\n")))
 
 
@@ -53,7 +53,7 @@ def render_tsv(plan: Plan, *, verbose: bool = False) -> str:
 
 
 def render_json(plan: Plan, *, verbose: bool = False) -> str:
-    """Return the plan document, which always has the files that are left out: *verbose* changes nothing."""
+    """Return the plan document. It always has the files that are left out: *verbose* changes nothing."""
     return plan.to_json()
 
 
@@ -69,7 +69,7 @@ def render_finding(finding: Finding) -> str:
 
 
 def render_error(error: GpubindError, severity: Severity = "error") -> str:
-    """Return the message of *error*, which is a warning if gpubind goes on."""
+    """Return the message of *error*, which is a warning if gpubind continues."""
     lines = message_lines(severity, error.code, error.what, error.where, error.why, error.hint)
     return "\n".join(lines) + "\n"
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 SCHEMA = "gpubind.tree/1"
 DEPTH_LIMIT = 64
 """Levels that the text shows below the program: a crafted chain of libraries has thousands."""
-_PRELOADED = "LD_PRELOAD"
 _RULES = {
     "interpreter": "PT_INTERP",
     "path": "its path",
@@ -30,7 +29,7 @@ _RULES = {
     "runpath": "DT_RUNPATH",
     "cache": "ld.so.cache",
     "default": "default directory",
-    None: _PRELOADED,
+    None: "LD_PRELOAD",
 }
 _STATES = {"missing": "not found", "unknown": "not known"}
 _FILLS = {"plan": "palegreen", "image": "lightblue", "user": "khaki", "host": "lightgrey", "left-out": "white"}
@@ -49,8 +48,6 @@ class LinkageTree(NamedTuple):
 
 
 class _TreeLine(NamedTuple):
-    """A line below a file."""
-
     text: str
     below: Optional[str] = None
     """The file that is expanded there."""
@@ -108,7 +105,7 @@ def _repeated(use: LinkUse) -> str:
 
 
 def _more(file: LinkedFile) -> str:
-    """Return the host's file that is mounted there, and why the loader refuses it."""
+    """Return the host's file that is mounted at this path, and why the loader refuses it."""
     return (f" <- {file.source}" if file.source is not None else "") + (f": {file.fault}" if file.fault else "")
 
 

@@ -1,4 +1,4 @@
-"""The commands, each loaded when it is asked for."""
+"""The commands. The module of a command is loaded when the command is used."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MODULES = {
     "fleet": "fleet",
     "completion": "completion",
 }
-"""The module of each command, which has it in `COMMANDS`; in the order in which help lists them."""
+"""The module of each command, in the order of help. The module's `COMMANDS` holds the command."""
 
 
 def command_of(name: str) -> Subcommand:

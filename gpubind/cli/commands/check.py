@@ -73,7 +73,7 @@ def _request(
     expect: Optional[str],
     require: Optional[str],
 ) -> CheckRequest:
-    """Return what is checked, and how. Errors: `UsageError` for options that exclude each other."""
+    """Errors: `UsageError` for options that exclude each other."""
     from gpubind.api.check import CheckRequest
     from gpubind.cli.settings import configured_severities, ignored_findings
     from gpubind.rules.table import known_codes
@@ -112,7 +112,7 @@ def _exit_on(reports: Sequence[Report], *, strict: bool) -> None:
 
 
 def _need_document(chosen: str, *, is_one: bool) -> None:
-    """Errors: `UsageError` for a document of one check where there are several; as `Document.load`."""
+    """Errors: `UsageError` for several checks in a format of one check; as `Renderer.load`."""
     CHECK_DOCUMENTS[chosen].load()
     if CHECK_DOCUMENTS[chosen].is_single and not is_one:
         hint = "give one image and one host, or another --format"
@@ -128,7 +128,7 @@ def _need_program(program: Optional[str], image: Texts) -> None:
 
 
 def _policy(path: Optional[str], image: Texts) -> Optional[Policy]:
-    """Return the policy in the file *path*. Errors: `UsageError`, `HostReadError`, `FormatError` (`bad-policy`)."""
+    """Errors: `UsageError`, `HostReadError`, `FormatError` (code `bad-policy`)."""
     if path is None:
         return None
     if not image:
@@ -149,7 +149,7 @@ def _need_to_try(image: Texts, host: Texts, like: Optional[str], user: Optional[
 def _expectations(
     options: PlanOptions, path: Optional[str], like: Optional[str], *, is_here: bool
 ) -> tuple[Expectation, ...]:
-    """Return what each host is to have: by the file *path*, and by the site, for this machine only."""
+    """Return the expectations of the file *path* and, for this machine only, of the site."""
     from gpubind.cli.settings import configured_expectation
 
     if path is not None and like is not None:
@@ -163,7 +163,6 @@ def _expectations(
 
 
 def _format(chosen: str, *, quiet: bool) -> str:
-    """Return the format *chosen*. Errors: `UsageError`."""
     if quiet and chosen != "text":
         raise UsageError("two-formats", f"--quiet and --format {chosen} exclude each other")
     return chosen

@@ -1,4 +1,4 @@
-"""diff: what hosts have otherwise."""
+"""diff: how hosts differ."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def explain(
 
 
 def _tree(options: PlanOptions, program: str, like: Optional[str], image: Optional[str], form: str) -> str:
-    """Return what *program* is linked with, in *form*. Errors: as `links`."""
+    """Errors: as `links`."""
     from gpubind.api.links import LinksRequest, links
     from gpubind.documents import TREE_DOCUMENTS
     from gpubind.model import ContainerPath
@@ -95,7 +95,7 @@ def _plan(options: PlanOptions, like: Optional[str], image: Optional[str]) -> Pl
 
 
 def _is_log_file(path: str) -> bool:
-    """Return whether *path* is a regular file and no program, or one that may not be read."""
+    """Return whether *path* is a regular file that is not an ELF file. An unreadable one counts as a log."""
     from gpubind.machine.answers import is_file
     from gpubind.machine.regular import open_regular
 
@@ -105,11 +105,11 @@ def _is_log_file(path: str) -> bool:
         with open_regular(path).stream() as file:
             return file.read(len(_PROGRAM)) != _PROGRAM
     except OSError:
-        return True  # reading all of it says why
+        return True  # `_log_file` reports why it is unreadable
 
 
 def _log_file(path: str) -> Iterator[bytes]:
-    """Yield the log *path* as `_blocks`. Errors: `HostReadError` (code `unreadable-file`)."""
+    """Errors: `HostReadError` (code `unreadable-file`)."""
     from gpubind.image.open import suggest_path
     from gpubind.machine.answers import inspection_error, lexists
     from gpubind.machine.regular import open_regular
@@ -124,7 +124,7 @@ def _log_file(path: str) -> Iterator[bytes]:
 
 
 def _has_log() -> bool:
-    """Return whether standard input was redirected: it is neither a terminal nor what a caller left open."""
+    """Return whether standard input is a file, a pipe or /dev/null. A caller may leave any other open by accident."""
     try:
         stdin_stat = system.OpenFile("standard input", 0).facts()
     except OSError:
@@ -143,7 +143,7 @@ def _standard_input() -> Iterator[bytes]:
 
 
 def _blocks(file: BinaryIO, name: str) -> Iterator[bytes]:
-    """Yield the log *name* in blocks that end with a line, unless a line is longer than a block."""
+    """Yield blocks of whole lines. A line that is longer than a block is split."""
     from gpubind.cli.output import write_stderr
 
     remainder = b""
@@ -162,10 +162,10 @@ def _blocks(file: BinaryIO, name: str) -> Iterator[bytes]:
 
 _BLOCK = 1 << 20
 _PROGRAM = b"\x7fELF"
-"""The first bytes of a program or library: no log has them."""
+"""The first bytes of an ELF file."""
 _NULL_DEVICE = os.makedev(1, 3)
 _LONGEST_LOG = 64 << 20
-"""Bytes of a log that are read."""
+"""Maximum bytes of a log that are read."""
 
 
 def _every_code() -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""fleet: the same over a cluster."""
+"""fleet: check, plan, record or compare the nodes of a cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ACTIONS = ("check", "plan", "record", "diff")
 _LOCAL_OPTIONS = ("--allow-none", "--cdi-hook", "--require", "--stage-dir")
-"""Options about formats that are not asked of nodes, and one that is about none."""
+"""Options that are not forwarded: three concern output formats, and `--require` reads no host."""
 _FORMATS = ("table", "json", *FLEET_DOCUMENTS)
 ENGINES = ("slurm", "clustershell")
 
@@ -78,7 +78,6 @@ def fleet(
 
 
 def _show(directory: Optional[str], count: Callable[[], None], json: bool, answer: NodeAnswer) -> None:
-    """Write the record of a node into *directory*, and its answer as a line of *json*, as it comes."""
     from gpubind.cli.output import write_document
     from gpubind.documents.fleet import NodeRecord, render_answer
 
@@ -90,7 +89,6 @@ def _show(directory: Optional[str], count: Callable[[], None], json: bool, answe
 
 
 def _text(outcome: Outcome, output: Optional[str], *, verbose: bool) -> str:
-    """Return the groups of equal nodes as a table, what was found, and how many nodes there are of each kind."""
     from gpubind.cli.output import tables_as_text
     from gpubind.documents.diff.snapshot import Snapshot
     from gpubind.documents.diff.text import render_diff_text
@@ -107,7 +105,7 @@ def _text(outcome: Outcome, output: Optional[str], *, verbose: bool) -> str:
 
 
 def _directory(output: Optional[str]) -> str:
-    """Return the directory *output*, which is made if it is not there. Errors: `UsageError`, `OutputError`."""
+    """Create the directory *output*. Errors: `UsageError`, `OutputError`."""
     if output is None:
         raise UsageError("wrong-use", "fleet record needs -o DIRECTORY: each node has a file there")
     try:
@@ -119,7 +117,7 @@ def _directory(output: Optional[str]) -> str:
 
 
 def _page(action: str, chosen: str) -> Optional[Callable[..., str]]:
-    """Return what renders the answers as the page *chosen*; None for other formats. Errors: `UsageError`."""
+    """Return the renderer of the page *chosen*; None for other formats. Errors: `UsageError`."""
     if chosen not in FLEET_DOCUMENTS:
         return None
     if action == "record":
@@ -128,7 +126,7 @@ def _page(action: str, chosen: str) -> Optional[Callable[..., str]]:
 
 
 def _forwarded() -> tuple[Option, ...]:
-    """Return the options that nodes get: those of the commands, without those about output. No variable sets them."""
+    """Return the options that are forwarded to nodes. No variable of this machine sets them."""
     options = [*declared.PLAN_OPTIONS, declared.IMAGE]
     options += [option for action in ACTIONS for option in command_of(action).own_options if option.group != "Output"]
     by_name = {option.name: option for option in reversed(options) if option.name not in _LOCAL_OPTIONS}

@@ -1,4 +1,4 @@
-"""needs: what an image asks of a host."""
+"""needs: what an image needs of a host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""oci-runtime: gpubind in the place of runc or crun, for engines that take a runtime by its path."""
+"""oci-runtime: gpubind in place of runc or crun, for engines that take a runtime by its path."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def oci_runtime(options: PlanOptions, *, line: Sequence[str], runtime: Optional[
 
 
 def _program(runtime: Optional[str], environ: Mapping[str, str]) -> str:
-    """Return the path of the runtime. Errors: `RuntimeLimitError` (code `no-runtime`)."""
+    """Errors: `RuntimeLimitError` (code `no-runtime`)."""
     from gpubind.launch.execute import need_program
     from gpubind.launch.oci.passing import RUNTIMES, find_runtime
 
@@ -51,7 +51,7 @@ def _program(runtime: Optional[str], environ: Mapping[str, str]) -> str:
 
 
 def _open_host(options: PlanOptions, variables: Mapping[str, str]) -> Host:
-    """Return this machine for a container with *variables*; those of the engine choose nothing, but name programs."""
+    """Return this machine for a container with *variables*. Of the engine's variables, only PATH is used."""
     from gpubind.host.open import open_host
 
     path_variable = {name: system.environ()[name] for name in ("PATH",) if name in system.environ()}
@@ -59,7 +59,7 @@ def _open_host(options: PlanOptions, variables: Mapping[str, str]) -> Host:
 
 
 def _report(line: Sequence[str], message: Message) -> None:
-    """Write a warning to the runtime's log, and what makes the GPU useless to standard error, too.
+    """Write warnings and errors to the runtime's log, and errors also to standard error.
 
     An engine shows the log only if the start fails. Standard error is that of the container.
     """
@@ -76,7 +76,7 @@ def _report(line: Sequence[str], message: Message) -> None:
 
 
 _DECIDED = ("--nv", "--rocm", "--intel", "--caps", "--gpus", "--cdi-device", "--host", "--libdir")
-"""What the container or the runtime decides."""
+"""Options that the container or the runtime decides."""
 COMMANDS = {
     "oci-runtime": Subcommand(
         "oci-runtime",

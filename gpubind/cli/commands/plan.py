@@ -59,7 +59,7 @@ def plan(
         if form is None:
             text = _render(planned, chosen, output, verbose=bool(verbose))
     errors = _errors_of_host(options, host, planned) if strict else []
-    if not (errors and output is not None):  # a file of a plan that does not work is not written
+    if not (errors and output is not None):  # a plan with errors is never written to a file
         if chosen == "links" and output not in (None, "-"):
             _write_links(planned, output or "", quiet=quiet)
         else:
@@ -81,7 +81,7 @@ def _print_form(
     cdi_hook: Optional[str],
     allow_none: bool,
 ) -> Optional[PrintForm]:
-    """Return how a plan in the format *chosen* is printed for another program; None for a document."""
+    """Return None for a format that `_render` prints."""
     if chosen not in PERSISTENT_DOCUMENTS and chosen not in PLAN_FORMATS:
         return None
     from gpubind.api.render import PrintForm
@@ -90,7 +90,6 @@ def _print_form(
 
 
 def _write_links(planned: Plan, directory: str, *, quiet: bool) -> None:
-    """Make *directory* one of links to the libraries of the plan, and say how programs find them."""
     from gpubind.cli.output import write_stderr
     from gpubind.documents.links import links_of, usage_text
     from gpubind.launch.links import put_links
@@ -99,14 +98,13 @@ def _write_links(planned: Plan, directory: str, *, quiet: bool) -> None:
     if not links:
         message = "the plan has no library, so the directory is not changed"
         raise NothingToBindError("nothing-to-bind", message, where=directory)
-    place = system.absolute(directory)  # it may be the working directory, which is then another one
+    place = system.absolute(directory)  # before `put_links`, which may replace the working directory
     put_links(links, directory)
     if not quiet:
         write_stderr(usage_text(planned, place))
 
 
 def _errors_of_host(options: PlanOptions, host: Host, planned: Plan) -> list[Finding]:
-    """Return the errors that `check` would have about *host*, for the vendors of the plan."""
     from gpubind.api.check import errors_of
     from gpubind.cli.settings import configured_expectation, site_check
 
@@ -144,7 +142,7 @@ def _require_matching_options(
 
 
 def _need_hook(hook: str) -> None:
-    """Errors: `HostReadError` (code `no-cdi-hook`) for a hook that no runtime could run, or that root's should not."""
+    """Errors: `HostReadError` (code `no-cdi-hook`) for a hook that is not a program, or that others can change."""
     from gpubind.machine.trust import is_trusted_path
 
     hint = "leave --cdi-hook out: libraries then lie where every loader looks"

@@ -39,7 +39,7 @@ def record(options: PlanOptions, *, output: str, description: str, hostname: boo
 
 
 def _write_expectation(options: PlanOptions, output: str, comment: str) -> None:
-    """Write what nodes like this one are to have. Errors: those of a plan; exit code 1 for a node with an error."""
+    """Errors: those of a plan; exit code 1 if the check of this host has an error."""
     from gpubind.api.record import expectation
     from gpubind.cli.output import report, write_document
     from gpubind.cli.settings import site_check

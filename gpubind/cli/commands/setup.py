@@ -45,22 +45,21 @@ def setup(
         write_stderr("nothing to change\n")
     elif not dry_run:
         apply(request, changes)
-        _tell_what_follows(request, changes)
+        _report_next_steps(request, changes)
 
 
-def _tell_what_follows(setup: Setup, changes: tuple[FileChange, ...]) -> None:
-    """Report what makes the engine read a changed configuration, and where the copy of an earlier one is."""
+def _report_next_steps(setup: Setup, changes: tuple[FileChange, ...]) -> None:
     configuration = next(change for change in changes if change.path == setup.configuration)
     copies = [change for change in changes if change.path == setup.configuration + COPY and change.after is not None]
     after = setup.engine_spec.after
-    if configuration.is_one and not setup.root:
+    if configuration.has_effect and not setup.root:
         write_stderr(f"{after if setup.data_home is None else after.replace('systemctl', 'systemctl --user')}\n")
     if copies:
         write_stderr(f"the earlier file: {copies[0].path}\n")
 
 
 def _home(variable: str, below: str) -> str:
-    """Return the directory of the user's files. Errors: `UsageError` without a home."""
+    """Errors: `UsageError` unless *variable* or HOME is an absolute path."""
     value = system.environ().get(variable, "")
     home = system.environ().get("HOME", "")
     if not value.startswith("/") and not home.startswith("/"):
@@ -69,10 +68,10 @@ def _home(variable: str, below: str) -> str:
 
 
 def _difference(change: FileChange) -> str:
-    """Return the difference that *change* makes, as `diff -u` prints it; nothing for a new copy."""
+    """Return *change* as `diff -u` prints it; empty for a new copy."""
     import difflib
 
-    if not change.is_one or (change.is_copy and change.before is None):
+    if not change.has_effect or (change.is_copy and change.before is None):
         return ""
     before, after = (
         (data or b"").decode("utf-8", "replace").splitlines(keepends=True) for data in (change.before, change.after)

@@ -50,7 +50,7 @@ def start(
 
 
 def _format_command(argv: tuple[str, ...], image: str, command: tuple[str, ...]) -> str:
-    """Return *argv* for a reader and a shell: each option on a line, then IMAGE and the command on the last."""
+    """Return *argv* as text for a shell: one option on a line, IMAGE and the command on the last."""
     from gpubind.runtimes.runtime import format_multiline
 
     behind = len(argv) - len(command) if command and argv[-len(command) :] == command else len(argv)
@@ -60,7 +60,7 @@ def _format_command(argv: tuple[str, ...], image: str, command: tuple[str, ...])
 
 
 def _need_image(args: tuple[str, ...], *, is_verbose: bool) -> None:
-    """Errors: `UsageError` where *args* begin with a runtime's command line, or with a volume, instead of an image."""
+    """Errors: `UsageError` for a runtime's command line, or a volume, in place of the image."""
     image = args[0]
     if args[1:2] in (("exec",), ("run",), ("shell",)) and not lexists(image):
         from gpubind.runtimes.cmdline.programs import PROGRAMS

@@ -1,4 +1,4 @@
-"""wrap: a runtime's own command line, with the plan in the place of its GPU flags."""
+"""wrap: start a runtime's own command line, with the plan in place of its GPU flags."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def wrap(
     verbose: int,
     **start_options: Any,
 ) -> None:
-    """Read the line, and start what it comes to."""
+    """Parse the command line, add the plan, and start the result."""
     from gpubind.cli.starting import start_request
     from gpubind.launch.execute import callers_environ, execute_line
     from gpubind.launch.start import write_command_file
@@ -64,7 +64,7 @@ def wrap(
 
 
 def _own_command(length: int) -> tuple[str, ...]:
-    """Return the words that start this gpubind with its options, up to the line of *length* words."""
+    """Return the arguments of this gpubind. The last *length* of `sys.argv` are the runtime's command line."""
     from gpubind.launch.execute import this_program
 
     options = [arg for arg in sys.argv[1 : len(sys.argv) - length] if arg not in ("--dry-run", "--json")]

@@ -64,7 +64,6 @@ def _suite(report: Report) -> ElementTree.Element:
 
 
 def _cases(report: Report) -> dict[str, str]:
-    """Return the codes of the rules that applied, each with what it needs: those that have found something, too."""
     findings = (*report.findings, *(finding for finding, _ in report.ignored))
     cases = {finding.code: finding_texts().get(finding.code, {}).get("needs", "host") for finding in findings}
     cases.update(report.rules)

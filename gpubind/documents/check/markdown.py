@@ -1,7 +1,7 @@
 """`check --format markdown`: the report for a ticket.
 
-Source: CommonMark 0.31 and GitHub Flavored Markdown, "Tables". A text of a host or an image is shown as it is: what
-stands between a sentence's own backquotes is code, and everything else is escaped.
+Source: CommonMark 0.31 and GitHub Flavored Markdown, "Tables". Texts of a host or an image are shown literally: text in
+backquotes is code, and everything else is escaped.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _lines(finding: Finding) -> Iterator[str]:
 
 
 def as_code(text: str, *, in_table: bool = False) -> str:
-    """Return *text* as code, which has no characters with a meaning but backquotes; in a table also `|`."""
+    """Return *text* as code, where no character but the backquote has a meaning; in a table also `|`."""
     shown = printable(text)
     longest = max(map(len, re.findall("`+", shown)), default=0)
     fence, pad = "`" * (longest + 1), " " if "`" in shown else ""
@@ -57,7 +57,7 @@ def as_code(text: str, *, in_table: bool = False) -> str:
 
 
 def as_text(text: str) -> str:
-    """Return a sentence; what is code in it stays code."""
+    """Return *text* escaped. Code in it remains code."""
     lines = (printable(line) for line in text.split("\n"))
     parts = _CODE.split(" ".join(lines))
     return "".join(part if _CODE.fullmatch(part) else _SPECIAL.sub(r"\\\g<0>", part) for part in parts)

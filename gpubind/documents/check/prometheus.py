@@ -1,7 +1,7 @@
 """`check --format prometheus`: a file for the textfile collector of node_exporter.
 
-There is no time in it: node_exporter has that of the file (`node_textfile_mtime_seconds`), and the same
-outcome is the same file.
+It contains no time: node_exporter reports that of the file (`node_textfile_mtime_seconds`), and equal outcomes have
+equal files.
 Source: Prometheus documentation, "Exposition formats"; node_exporter, "Textfile Collector".
 """
 
@@ -16,7 +16,7 @@ from gpubind.model.findings import SEVERITIES
 from gpubind.rules.outcome import Report, verdict
 
 STATUS = ("ok", "warning", "error")
-"""The verdicts; the status is the place of one."""
+"""The verdicts; the status is the index of one."""
 
 
 class _Sample(NamedTuple):
@@ -25,12 +25,11 @@ class _Sample(NamedTuple):
 
 
 def render_prometheus(report: Report) -> str:
-    """Return the report in the text format of Prometheus. Notes are counted, and not named."""
+    """Return the report in the text format of Prometheus. Notes are counted, not named."""
     return "".join(_family(name, help_text, samples) for name, help_text, samples in _families(report))
 
 
 def _families(report: Report) -> Iterator[tuple[str, str, Iterable[_Sample]]]:
-    """Yield each metric: its name, what it says, and its samples."""
     status = STATUS.index(verdict(report.findings))
     yield "check_status", "The verdict of gpubind check: 0 ok, 1 warning, 2 error.", [_Sample(status, {})]
     severities = [finding.severity for finding in report.findings]
@@ -57,7 +56,6 @@ def _families(report: Report) -> Iterator[tuple[str, str, Iterable[_Sample]]]:
 
 
 def _states(plan: Plan) -> dict[str, int]:
-    """Return how many GPUs of the host are in each state."""
     chosen = [gpu for gpu in plan.gpus if gpu.chosen]
     return {"listed": len(plan.gpus), "chosen": len(chosen), "usable": sum(_has_node(plan, gpu) for gpu in chosen)}
 
@@ -77,6 +75,5 @@ def _family(name: str, help_text: str, samples: Iterable[_Sample]) -> str:
 
 
 def _labels(labels: dict[str, str]) -> str:
-    """Return *labels* in braces; empty for none. A value is any text, with three characters escaped."""
     inside = ",".join(f'{name}="{escape_for_quotes(value)}"' for name, value in labels.items())
     return f"{{{inside}}}" if inside else ""

@@ -12,10 +12,10 @@ from gpubind.rules.outcome import Report, verdict
 
 
 def fold_findings(findings: Iterable[Finding], *, brief: bool = False) -> list[Finding]:
-    """Return *findings* for people: those that are `alike` are one, with all subjects.
+    """Return *findings* for people: those that are `alike` become one.
 
-    Its `what` is that of the first, and names the other subjects; its `where` has the places of all, with *brief* of
-    the first ones.
+    Its `what` is that of the first, and names the other subjects. Its `where` lists all locations, or with *brief* the
+    first ones.
     """
     merged = []
     for first, *others in alike(findings):
@@ -28,7 +28,7 @@ def fold_findings(findings: Iterable[Finding], *, brief: bool = False) -> list[F
 
 
 def alike(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Return *findings* in their order, each with those that differ from it only in the subject and its place."""
+    """Group *findings* with equal remedies that differ only in the subject and the location. Their order is kept."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for at, finding in enumerate(findings):
         has_remedy = finding.hint is not None or finding.command is not None
@@ -56,7 +56,7 @@ def excluded_text(report: Report) -> str:
 
 
 def subject_rows(report: Report) -> Iterator[tuple[str, str]]:
-    """Yield what was checked, by name; what is not known is left out."""
+    """Yield the name and the value of each known subject of the check."""
     plan = report.plan
     about = {name: value for name, value in report.checked._asdict().items() if value}
     about["driver"] = " and ".join(planned.title_with_cuda for planned in report.drivers)
@@ -85,7 +85,7 @@ def render_check_json(report: Report) -> str:
 
 
 def render_check_github(report: Report) -> str:
-    """Return a workflow command a finding, which GitHub shows with a run. Source: its docs, "Workflow commands"."""
+    """Return a workflow command for each finding. Source: GitHub's documentation, "Workflow commands"."""
     lines = []
     for finding in report.findings:
         level = {"error": "error", "warning": "warning", "note": "notice"}[finding.severity]

@@ -22,10 +22,9 @@ from gpubind.model.findings import finding_texts, page_of, pages
 from gpubind.rules.outcome import Report, verdict
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-_WIDTH = 120
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/.-_~+@:")
 _OTHER_PAGES = re.compile(r"\[([^\]]+)\]\((?!https:)[^)]+\)")
-"""Links to other pages of the docs, which lead nowhere outside of them."""
+"""Links to other pages of the docs: they are broken elsewhere."""
 
 
 def render_sarif(report: Report) -> str:
@@ -57,9 +56,9 @@ def _run(report: Report) -> dict[str, Any]:
 
 
 def _rule(code: str) -> dict[str, Any]:
-    """Return the description of *code*; `helpUri` has to be absolute, so a page without a host is only a property."""
+    """Return the description of *code*. `helpUri` must be absolute, so a page without a host is only a property."""
     page, about_it, paragraphs = page_of(code), finding_texts()[code], pages()[code]
-    text = markdown_to_text((explain_code(code) or "").partition("\n\n")[2], _WIDTH)
+    text = markdown_to_text((explain_code(code) or "").partition("\n\n")[2], 120)
     rule = {
         "id": code,
         "shortDescription": {"text": markdown_to_text(paragraphs[0], 10_000).partition(". ")[0].strip(". \n") + "."},
@@ -82,7 +81,7 @@ def _result(finding: Finding, codes: Sequence[str], reason: Optional[str], image
         "level": finding.severity,
         "message": {"text": "\n".join(with_valid_unicode(part) for part in parts if part)},
         "locations": [location],
-        # The same of a finding where another driver or image has it, too.
+        # Equal for the same finding about another driver or image.
         "partialFingerprints": {"gpubind/1": sha256_hex(f"{finding.code}\0{finding.subject}")[:32]},
         "properties": {"subject": subject, "where": _line(finding.where or ""), "vendor": finding.vendor or ""},
     }
@@ -103,6 +102,6 @@ def _uri(image: str) -> str:
 
 
 def _quoted(path: str) -> str:
-    """Return *path* with every byte that a URI cannot have in per cent. Source: RFC 3986, 2.1."""
+    """Escape every byte of *path* that a URI does not support. Source: RFC 3986, 2.1."""
     data = path.encode("utf-8", "surrogateescape")
     return "".join(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in data)

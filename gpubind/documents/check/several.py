@@ -1,4 +1,4 @@
-"""The outcome of several checks, images by hosts, in each form that one has."""
+"""The outcome of several checks, images by hosts, in each format of a single check."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _T = TypeVar("_T")
 
 
 def render_several(form: str, reports: Sequence[Report], **options: Any) -> str:
-    """Return *reports* in *form*, one of `CHECK_DOCUMENTS` but text and those of one check: one document of all.
+    """Return *reports* as one document in *form*, one of `CHECK_DOCUMENTS` except text and formats of one check.
 
-    *options* are those of the form.
+    *options* are those of its renderer.
     """
     if form in MATRIX_DOCUMENTS:
         return MATRIX_DOCUMENTS[form].render(reports, **options)
@@ -39,7 +39,7 @@ def render_several(form: str, reports: Sequence[Report], **options: Any) -> str:
 
 
 def render_several_text(reports: Sequence[Report], *, colour: bool = False) -> str:
-    """Return each check in full, below what was checked."""
+    """Return each check in full, below its name."""
     return "\n".join(
         f"{printable(_check_name(report))}\n{render_check_text(report, verbose=True, colour=colour)}"
         for report in reports
@@ -47,7 +47,7 @@ def render_several_text(reports: Sequence[Report], *, colour: bool = False) -> s
 
 
 def render_several_lines(reports: Sequence[Report]) -> str:
-    """Return a line a check: what was checked, the verdict, and its codes."""
+    """Return a line for each check: its name, the verdict and the codes."""
     return "".join(f"{printable(_check_name(report))}: {verdict_line(report)}" for report in reports)
 
 
@@ -58,14 +58,14 @@ def render_unchecked(reports: Sequence[Report]) -> str:
 
 
 def _check_name(report: Report) -> str:
-    """Return which check it is: `app.sif on node.json`."""
+    """Return the name of the check: `app.sif on node.json`."""
     checked = report.checked
     target = checked.policy or checked.host
     return f"{checked.image} on {target}" if checked.image else str(target)
 
 
 def equal_hosts(reports: Iterable[Report], outcome: Callable[[Report], _T]) -> dict[tuple[_T, ...], list[str]]:
-    """Return the hosts of *reports*, by the *outcome* of each of their reports, one for each image."""
+    """Group the hosts of *reports* whose reports, one for each image, have the same *outcome*."""
     outcomes: dict[str, dict[Optional[str], _T]] = {}
     for report in reports:
         outcomes.setdefault(str(report.checked.host), {})[report.checked.image] = outcome(report)
@@ -76,14 +76,14 @@ def equal_hosts(reports: Iterable[Report], outcome: Callable[[Report], _T]) -> d
 
 
 def host_names(reports: Iterable[Report]) -> dict[str, str]:
-    """Return what the hosts of *reports* are called, by what the user gave: their names, if no two share one."""
+    """Return the names of the hosts, by the user's arguments. Hosts that share a name have their arguments as names."""
     names = {str(report.checked.host): report.host_name or str(report.checked.host) for report in reports}
     number = Counter(names.values())
     return {host: name if number[name] == 1 else host for host, name in names.items()}
 
 
 def verdicts_table(reports: Sequence[Report]) -> Table:
-    """Return the verdicts, images by hosts; where there is one image or one host, a row is a check.
+    """Return the verdicts, images by hosts. With one image or one host, a row is a check.
 
     Hosts with the same verdict about each image are one row or column.
     """

@@ -1,6 +1,6 @@
 """`check --format slurm`: the errors in one line, as the reason of a drained node.
 
-The line is never empty, and names what is wrong: `sinfo -R` shows it, and nothing else.
+The line is never empty and names what is wrong: `sinfo -R` shows nothing else.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gpubind.errors import GpubindError
 from gpubind.rules.outcome import Report, verdict
 
 LIMIT = 100
-"""Characters of the line."""
+"""Maximum characters of the line."""
 _MARGIN = len("gpubind: warning  +999 (999 not counted)")
 HEAD = "gpubind:"
 """Its beginning, by which a script knows its own reasons."""
@@ -33,7 +33,7 @@ def render_slurm(report: Report) -> str:
 
 
 def render_slurm_error(error: GpubindError) -> str:
-    """Return the line for a check that *error* prevented: it says nothing about the node."""
+    """Return the line for a check that *error* prevented. It states nothing about the node."""
     return _line(f"{HEAD} not checked", [(error.code, error.where)])
 
 
@@ -44,9 +44,8 @@ def _line(head: str, items: Sequence[tuple[str, str]], tail: str = "") -> str:
     for number, entry in sorted(zip(repeats, items), key=lambda pair: pair[0]):
         remaining -= 1
         more = f" +{remaining}" if remaining else ""
-        forms = (
-            (_code_with_subject(*entry), entry[0]) if number == 0 else (_code_with_subject(*entry),)
-        )  # of a code that is new, at least that
+        # Another finding of the same code is shown only with its subject.
+        forms = (_code_with_subject(*entry), *entry[: number == 0])
         item = next((form for form in forms if len(f"{line} {form}{more}{tail}") <= LIMIT), None)
         if item is None:
             return f"{line} +{remaining + 1}{tail}\n"
@@ -55,7 +54,7 @@ def _line(head: str, items: Sequence[tuple[str, str]], tail: str = "") -> str:
 
 
 def _code_with_subject(code: str, subject: str) -> str:
-    """Return the code with its subject: of a long path the base name, and nothing of what no line has room for."""
+    """Return the code with its subject, or with the base name of a long path, or only the code if neither can fit."""
     forms = [f"{code}({printable(name)})" for name in (subject, basename(subject)) if name]
     fitting = (form for room in (LIMIT // 2, LIMIT - _MARGIN) for form in forms if len(form) <= room)
     return next(fitting, code)

@@ -1,6 +1,6 @@
 """`gpubind check` for people: what was checked and the verdict, then what is wrong, then notes by their theme.
 
-The same words on a terminal and in a log; a terminal has colours, too.
+A terminal and a log show the same text; only a terminal has colours.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _INDENT = " " * 9
 
 
 def render_check_text(report: Report, *, verbose: bool = False, width: int = WIDTH, colour: bool = False) -> str:
-    """Return the report in lines of *width* columns. *verbose*: each finding in full, notes, too."""
+    """Return the report in lines of *width* columns. *verbose*: each finding in full, with notes."""
     lines = _wrapped(f"{verdict(report.findings)}: {subject_line(report)}", width, "  ")
     notes = [finding for finding in report.findings if finding.severity == "note"]
     for finding in report.findings if verbose else fold_findings(report.findings, brief=True):
@@ -45,9 +45,12 @@ def render_check_text(report: Report, *, verbose: bool = False, width: int = WID
         lines += _wrapped(f"ignored: {finding.code}: {finding.what} ({reason})", width, _INDENT)
     if notes and not verbose:
         for theme in THEMES:
-            # What a further option of the command would remove comes last.
-            of_theme = sorted((note for note in notes if theme_of(note) == theme), key=_is_remedied_by_option)
-            # A user who names a runtime asks about it: each of its notes is shown.
+            # Notes that another option of the command would remove are last.
+            of_theme = sorted(
+                (note for note in notes if theme_of(note) == theme),
+                key=lambda note: finding_texts()[note.code]["by"] == "option",
+            )
+            # If the user names a runtime, each of its notes is shown.
             parts = [[note] for note in of_theme] if theme == "runtime" and report.checked.runtime else [of_theme]
             for part in parts:
                 lines += _folded(theme, part, width)
@@ -61,11 +64,6 @@ def theme_of(note: Finding) -> str:
     """Return the theme of *note*, one of `THEMES`."""
     theme: str = finding_texts()[note.code].get("theme", "host")
     return theme
-
-
-def _is_remedied_by_option(note: Finding) -> bool:
-    """Return whether another option of the start is the remedy of *note*."""
-    return bool(finding_texts()[note.code]["by"] == "option")
 
 
 def subject_line(report: Report) -> str:

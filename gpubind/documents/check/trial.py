@@ -1,4 +1,4 @@
-"""What was seen in a container, and what `check` had predicted, as a table."""
+"""A table of what `check` predicted, and what a container showed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PREDICTED_SUCCESS = {"loads": "loads", "program": "may be executed", "driver": 
 _THE_SAME = "the same"
 _ABSENT = ": cannot open shared object file: No such file or directory"
 _SHOWN = 60
-"""Characters of what a driver says; the JSON has all."""
+"""Maximum characters of a driver's answer. The JSON has all of it."""
 
 
 def trial_table(trial: Trial, *, verbose: bool = False) -> Table:
@@ -66,7 +66,7 @@ def _seen(outcome: TrialOutcome) -> str:
 
 
 def _short(text: str) -> str:
-    """Return the first line of *text*, in the words of ldd for a library that is missing."""
+    """Return the first line of *text*. A missing library is reported in the words of ldd."""
     first, _, more = text.replace(_ABSENT, " not found").strip().partition("\n")
     is_cut = len(first) > _SHOWN and " " in first[:_SHOWN]
     first = first[:_SHOWN].rpartition(" ")[0] if is_cut else first

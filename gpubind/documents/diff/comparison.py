@@ -1,4 +1,4 @@
-"""Compare snapshots: groups of equal hosts, and what the others have otherwise than the largest group."""
+"""Compare snapshots: groups of equal hosts, and how the others differ from the largest group."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from gpubind.frozen import NamedTuple
 Cause = Literal["driver", "gpus", "files"]
 PRESENCE, PRESENT, ABSENT = "presence", "present", "absent"
 _PRESENCE_SECTIONS = (*FILES, "device")
-"""Sections whose facts are there or not; the others are compared value by value, also where one side has nothing."""
+"""Sections whose facts are compared by presence; those of others by value, even if one side has none."""
 _OF_VERSION = ("size", "content")
 """Fields of a file that change with the driver's version."""
 
 _Key = tuple[Section, str]
 Fold = Callable[[Sequence[str]], str]
-"""Makes one short name of the names of several hosts."""
+"""A function that makes one short name of the names of several hosts."""
 
 
 class Difference(NamedTuple):
-    """One thing that some hosts have otherwise than the reference."""
+    """One difference of some hosts from the reference."""
 
     section: Section
     name: str
     field: str
-    """`presence`, from `present` to `absent` or the reverse, for a whole thing."""
+    """`presence`, from `present` to `absent` or the reverse, for a whole fact."""
     before: Optional[str]
-    """Of the reference; None if it has nothing there, or it is not known."""
+    """The value of the reference; None if it has none, or it is not known."""
     after: Optional[str]
     follows: Optional[Cause] = None
-    """The other difference that it is a consequence of: the driver, the number of GPUs, files that are there or not."""
+    """The cause of this difference: the driver, the number of GPUs, files that are present or absent."""
 
 
 class HostsWith(NamedTuple):
@@ -47,7 +47,7 @@ class EqualHosts(NamedTuple):
 
     digest: str
     hosts: tuple[str, ...]
-    """In the order in which they were given."""
+    """In the order of the command line."""
     differences: tuple[Difference, ...]
     """From the reference, in the order of sections; empty for the reference itself."""
     drivers: tuple[HostsWith, ...] = ()
@@ -57,12 +57,12 @@ class EqualHosts(NamedTuple):
 
     @property
     def direct(self) -> list[Difference]:
-        """Return the differences that are a consequence of no other."""
+        """Return the differences that have no other difference as cause."""
         return [difference for difference in self.differences if difference.follows is None]
 
     @property
     def consequences(self) -> dict[Cause, list[str]]:
-        """Return, by their cause, the names of the things whose differences are consequences, each once."""
+        """Return the names of the facts that differ as a consequence, by cause, each once."""
         by_cause = {
             cause: [difference.name for difference in self.differences if difference.follows == cause]
             for cause in get_args(Cause)
@@ -74,7 +74,7 @@ class Comparison(NamedTuple):
     """Several hosts, compared."""
 
     groups: tuple[EqualHosts, ...]
-    """The largest first, which is the reference; of several as large, the one whose host was given first."""
+    """The largest first, which is the reference; of equally large ones, that of the host that was given first."""
 
     @property
     def is_equal(self) -> bool:
@@ -90,19 +90,19 @@ class _Equal(NamedTuple):
 
 
 def compare(snapshots: Iterable[Snapshot]) -> Comparison:
-    """Return the groups of *snapshots*, of which one of each group is kept, and their differences."""
+    """Return the groups of equal *snapshots*, and their differences. Only one snapshot of each group is kept."""
     return compare_hosts((snapshot, (snapshot.name,)) for snapshot in snapshots)
 
 
 def compare_hosts(snapshots: Iterable[tuple[Snapshot, Iterable[str]]]) -> Comparison:
-    """Return as `compare` the groups of hosts, given as a snapshot with the hosts that have it."""
+    """Compare as `compare`, given each snapshot with the hosts that have it."""
     groups: dict[str, _Equal] = {}
     for snapshot, hosts in snapshots:
         digest, names = snapshot.digest, tuple(hosts)
         group = groups.setdefault(digest, _Equal(digest, snapshot, [], {}))
         group.hosts.extend(names)
         group.drivers.setdefault(snapshot.driver, []).extend(names)
-    largest_first = sorted(groups.values(), key=lambda group: -len(group.hosts))  # stable: the first given of as many
+    largest_first = sorted(groups.values(), key=lambda group: -len(group.hosts))  # stable
     return Comparison(
         tuple(
             EqualHosts(
@@ -128,7 +128,6 @@ def _differences(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
 
 
 def _field_differences(old: Optional[SnapshotFact], new: Optional[SnapshotFact]) -> Iterator[Difference]:
-    """Yield the differences of one thing, which is in one of two snapshots or in both."""
     fact = old or new
     assert fact is not None
     if (old is None or new is None) and fact.section in _PRESENCE_SECTIONS:
@@ -145,7 +144,6 @@ def _field_differences(old: Optional[SnapshotFact], new: Optional[SnapshotFact])
 def _cause_finder(
     old: Mapping[_Key, SnapshotFact], new: Mapping[_Key, SnapshotFact]
 ) -> Callable[[Difference, Optional[SnapshotFact]], Optional[Cause]]:
-    """Return the function that says which other difference of two hosts a difference is a consequence of."""
     versions = [{k: f.fields.get("version") for (s, k), f in facts.items() if s == "driver"} for facts in (old, new)]
     numbers = [[f.fields.get("number") for (s, _), f in facts.items() if s == "gpus"] for facts in (old, new)]
     files = [{key for key in facts if key[0] in FILES} for facts in (old, new)]

@@ -1,4 +1,4 @@
-"""What hosts mean for images: the verdict about each, and a sentence for the users of one whose verdict changes."""
+"""The verdicts about images on several hosts, and a sentence for the users of each image whose verdict changes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gpubind.rules.outcome import verdict
 
 _FULL = "full support"
 _REASONS = 2
-"""So many findings are explained in a sentence; the others are counted."""
+"""Maximum findings that a sentence explains; the others are counted."""
 
 
 class ImageChange(NamedTuple):
-    """An image with another verdict on some hosts than on the reference."""
+    """An image whose verdict on some hosts differs from that on the reference."""
 
     image: str
     before: ImageOutcome
@@ -27,14 +27,14 @@ class ImageChange(NamedTuple):
 
 
 def _changes_of(reference: EqualHosts, group: EqualHosts) -> list[ImageChange]:
-    """Return the images whose verdict differs, if both groups have their outcomes."""
+    """Return the images whose verdicts differ. An image that only one group checked is left out."""
     before, after = ({outcome.image: outcome for outcome in hosts.images} for hosts in (reference, group))
     pairs = (ImageChange(image, before[image], after[image]) for image in after if image in before)
     return [change for change in pairs if change.before.verdict != change.after.verdict]
 
 
 def differences_without(changes: Iterable[ImageChange], group: EqualHosts) -> list[Difference]:
-    """Return the direct differences of *group* but those that *changes* are about."""
+    """Return the direct differences of *group*, except those of the images in *changes*."""
     images = {change.image for change in changes}
     return [difference for difference in group.direct if difference.section != "image" or difference.name not in images]
 
@@ -43,13 +43,9 @@ def _verdict_text(outcome: ImageOutcome) -> str:
     """Return the verdict for people: `full support`, `minor-version compatibility`, `error cuda-too-new`."""
     worst = verdict(outcome.findings)
     supports = [] if worst == "error" else [support_of(finding) for finding in outcome.findings]
-    parts = dict.fromkeys((*_codes(outcome.findings), *filter(None, supports)))
-    text = ", ".join(parts)
+    codes = (finding.code for finding in outcome.findings if finding.severity != "note")
+    text = ", ".join(dict.fromkeys((*codes, *filter(None, supports))))
     return text or _FULL if worst == "ok" else f"{worst} {text}"
-
-
-def _codes(findings: Iterable[Finding]) -> list[str]:
-    return [finding.code for finding in findings if finding.severity != "note"]
 
 
 def change_text(change: ImageChange) -> str:
@@ -58,7 +54,7 @@ def change_text(change: ImageChange) -> str:
 
 
 def _sentence_of(change: ImageChange, reference: str, other: str) -> str:
-    """Return for the users of the image what works on the *reference*, what *other*, and what to do.
+    """Return what works on the *reference*, what works on the *other*, and what users of the image can do.
 
     *reference* and *other* are times or hosts: `today`, `on gpu001`.
     """
@@ -70,7 +66,7 @@ def _sentence_of(change: ImageChange, reference: str, other: str) -> str:
 
 
 def _outcome_text(findings: Sequence[Finding]) -> str:
-    """Return what a job may expect: `it fails: the image is for CUDA 12.2, the driver 470.256.02 supports 11.4`."""
+    """Return the outcome of a job: `it fails: the image is for CUDA 12.2, the driver 470.256.02 supports 11.4`."""
     explained, others = _reasons(findings)
     worst = verdict(findings)
     if worst == "ok":
@@ -84,14 +80,14 @@ def _outcome_text(findings: Sequence[Finding]) -> str:
 
 
 def _reasons(findings: Sequence[Finding]) -> tuple[list[Finding], int]:
-    """Return the findings that explain the verdict, and the number of others as severe."""
+    """Return the findings that explain the verdict, and the number of other equally severe ones."""
     severity = {"ok": "note"}.get(verdict(findings), verdict(findings))
     worst = [finding for finding in findings if finding.severity == severity]
     return worst[:_REASONS], len(worst[_REASONS:])
 
 
 def times_of(comparison: Comparison) -> Optional[tuple[str, str]]:
-    """Return what the reference and the other host stand for, if these are two with other drivers: an upgrade."""
+    """Return names for the reference and the other host if they are an upgrade: two hosts with different drivers."""
     drivers = {each.driver for group in comparison.groups for each in group.drivers}
     is_upgrade = len(drivers) == len(comparison.groups) == sum(len(group.hosts) for group in comparison.groups) == 2
     return ("today", "after the change") if is_upgrade else None
@@ -100,7 +96,7 @@ def times_of(comparison: Comparison) -> Optional[tuple[str, str]]:
 def sentences_of(
     comparison: Comparison, group: EqualHosts, fold: Fold = shorten_list
 ) -> Iterator[tuple[ImageChange, str]]:
-    """Yield each image whose verdict changes on *group*, and the sentence about it."""
+    """Yield each image whose verdict changes on *group*, with its sentence."""
     reference = comparison.groups[0]
     times = times_of(comparison) or (f"on {fold(reference.hosts)}", f"on {fold(group.hosts)}")
     for change in _changes_of(reference, group):
@@ -108,9 +104,9 @@ def sentences_of(
 
 
 def unchanged_text(comparison: Comparison) -> str:
-    """Return how many images have one verdict on all hosts, and which: `no verdict changes for 1 image: ...`.
+    """Return how many images have one verdict on all hosts: `no verdict changes for 1 image: 1 full support`.
 
-    Return nothing if there are none.
+    Empty if there are none.
     """
     reference, *others = comparison.groups
     changed = {change.image for group in others for change in _changes_of(reference, group)}

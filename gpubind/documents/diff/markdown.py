@@ -12,7 +12,7 @@ from gpubind.model import shorten_list
 
 
 def render_diff_markdown(comparison: Comparison, fold: Fold = shorten_list) -> str:
-    """Return the groups with their drivers, then what differs: for each image with another verdict a sentence."""
+    """Return the groups with their drivers, then their differences, with a sentence for each changed verdict."""
     reference, *others = comparison.groups
     equal = "no verdict changes" if reference.images else "equal"
     lines = [f"## gpubind diff: {'different' if others else equal}", ""]

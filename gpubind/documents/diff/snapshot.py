@@ -1,6 +1,6 @@
-"""A snapshot: what matters of a host, by its meaning. Equal hosts have equal snapshots, whatever names them.
+"""A snapshot: the facts of a host that matter to containers. Equal hosts have equal snapshots, whatever their names.
 
-UUIDs, serial numbers, PCI addresses, major numbers that the kernel gives out, paths on the host and the variables of
+UUIDs, serial numbers, PCI addresses, major numbers that the kernel assigns, paths on the host and the variables of
 a job are left out. A file that has the driver's version in its name is the same file in every version.
 """
 
@@ -30,21 +30,21 @@ _ROOT_SECTIONS: tuple[Section, ...] = ("driver", *FILES, "image")
 MODULE = "kernel module"
 CHECK = "check"
 _STATIC_MAJORS = (195, 226)
-"""Of NVIDIA's GPUs and of DRM; the kernel gives out all others. Source: Documentation/admin-guide/devices.txt."""
+"""Those of NVIDIA's GPUs and of DRM; the kernel assigns all others. Source: Documentation/admin-guide/devices.txt."""
 
 
 class SnapshotFact(NamedTuple):
-    """One thing of a host."""
+    """One fact of a host."""
 
     section: Section
     key: str
-    """Equal for the same thing of another host."""
+    """Equal for the same fact of another host."""
     name: str
-    """As this host has it."""
+    """As on this host."""
     fields: dict[str, Optional[str]]
-    """What is compared, the most important first; None if there is none, or it is not known."""
+    """The compared values, the most important first; None if there is none, or it is not known."""
     vendor_scope: str = ""
-    """The vendor of a file or node, and for a node of one GPU ` GPU`, for a file of the driver's version ` driver`;
+    """The vendor of a file or node, with ` GPU` for a node of one GPU, ` driver` for a file of the driver's version;
     `CHECK` for a finding that the plan does not have. It is not compared."""
 
 
@@ -57,18 +57,18 @@ class ImageOutcome(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Return what is compared: `error cuda-too-new`, `ok`, `ok cuda-minor-version`."""
+        """Return the compared text: `error cuda-too-new`, `ok`, `ok cuda-minor-version`."""
         worst = verdict(self.findings)
         shown = (finding for finding in self.findings if worst != "error" or finding.severity != "note")
         return " ".join(filter(None, (worst, ",".join(dict.fromkeys(finding.code for finding in shown)))))
 
 
 class Snapshot(NamedTuple):
-    """What matters of one host."""
+    """The facts of one host that are compared."""
 
     name: str
     facts: tuple[SnapshotFact, ...]
-    """Sorted by section and key, each of which is there once."""
+    """Sorted by section and key; each key is unique in its section."""
     driver: str = ""
     """Its drivers, for people: `nvidia 550.163.01, CUDA 12.4`. They are not compared."""
     images: tuple[ImageOutcome, ...] = ()
@@ -76,19 +76,19 @@ class Snapshot(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """Return sha256 (hex) over what is compared."""
+        """Return sha256 (hex) over the compared facts."""
         compared = [[fact.section, fact.key, sorted(fact.fields.items())] for fact in self.facts]
         return sha256(json.dumps(compared, separators=(",", ":")).encode("ascii")).hexdigest()
 
     @property
     def as_of_plan(self) -> Snapshot:
-        """Return it with only what a document of the host's plan has, too."""
+        """Return the snapshot with only the facts that a document of the host's plan also has."""
         facts = tuple(fact for fact in self.facts if fact.section != "kernel" and fact.vendor_scope != CHECK)
         return self._replace(facts=facts)
 
     @property
     def as_of_root(self) -> Snapshot:
-        """Return it with only what a directory with a driver has, too: no kernel, no devices, and no check of them."""
+        """Return the snapshot with only the facts of a directory with a driver: no kernel, devices, checks of them."""
         facts = (fact for fact in self.facts if fact.section in _ROOT_SECTIONS)
         without = (
             fact._replace(fields={**fact.fields, MODULE: None}) if MODULE in fact.fields else fact for fact in facts
@@ -96,7 +96,7 @@ class Snapshot(NamedTuple):
         return self._replace(facts=tuple(without))
 
     def only(self, sections: Collection[Section]) -> Snapshot:
-        """Return it without what is in other sections."""
+        """Return the snapshot with only the facts of *sections*."""
         return self._replace(facts=tuple(fact for fact in self.facts if fact.section in sections))
 
     def to_dict(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class Snapshot(NamedTuple):
 
     @classmethod
     def from_dict(cls, value: object) -> Snapshot:
-        """Return what `to_dict` gave. Errors: `FormatError` (code `bad-snapshot`)."""
+        """Parse the document of `to_dict`. Errors: `FormatError` (code `bad-snapshot`)."""
         sent = _DECODER.decode(cls, value)
         return sent._replace(facts=sorted_snapshot(sent.name, sent.facts).facts)
 
@@ -124,7 +124,7 @@ def snapshot_of(
 ) -> Snapshot:
     """Return the snapshot of the host of *plan*, called *name*.
 
-    *check_findings* are those of its check, whose notes are about what is compared anyway. *release* is its kernel's.
+    *check_findings*: those of its check; their notes concern facts that are compared anyway. *release*: its kernel's.
     """
     facts = [*_drivers(plan), *_gpus(plan), *_files(plan), *map(_device, plan.devices), *_variables(plan)]
     facts += _finding_facts(plan, plan.findings)
@@ -135,18 +135,17 @@ def snapshot_of(
 
 
 def snapshot_of_images(name: str, plan: Plan, of_host: Iterable[Finding], images: Sequence[ImageOutcome]) -> Snapshot:
-    """Return the snapshot of the host of *plan* as far as it concerns *images*. *of_host*: the findings without one."""
+    """Return the snapshot of the host of *plan* for *images*. *of_host*: the findings that concern no image."""
     facts = [*_finding_facts(plan, of_host), *(image_fact(outcome.image, outcome.verdict) for outcome in images)]
     return sorted_snapshot(name, facts)._replace(driver=_driver_text(plan), images=tuple(images))
 
 
 def _driver_text(plan: Plan) -> str:
-    """Return the drivers of the host of *plan*: `nvidia 550.163.01, CUDA 12.4`."""
     return " and ".join(planned.title_with_cuda for planned in plan.drivers)
 
 
 def sorted_snapshot(name: str, facts: Iterable[SnapshotFact]) -> Snapshot:
-    """Return the snapshot of *facts*. Of several with one key, each has its number in the key."""
+    """Return the snapshot of *facts*. Of several with one key, the second has the key `KEY #2`, and so on."""
     by_key: dict[tuple[int, str], SnapshotFact] = {}
     for fact in facts:
         number, key = 1, fact.key
@@ -158,14 +157,14 @@ def sorted_snapshot(name: str, facts: Iterable[SnapshotFact]) -> Snapshot:
 
 
 def outcome_of(image: str, findings: Iterable[Finding]) -> ImageOutcome:
-    """Return the outcome of a check of *image* that has *findings*."""
+    """Return the outcome of a check of *image*, with the *findings* that matter to its users."""
     return ImageOutcome(
         image, tuple(finding for finding in findings if finding.severity != "note" or support_of(finding) is not None)
     )
 
 
 def image_fact(image: str, verdict: str) -> SnapshotFact:
-    """Return the outcome of a check of *image* on the host: `error cuda-too-new`."""
+    """Return the fact of a *verdict* about *image* on the host, such as `error cuda-too-new`."""
     return SnapshotFact("image", image, image, {"verdict": verdict})
 
 
@@ -185,13 +184,12 @@ def _gpus(plan: Plan) -> Iterator[SnapshotFact]:
         excluded = sum(gpu.index is None for gpu in same)
         fields: dict[str, Optional[str]] = {"number": str(len(same)), "MIG devices": mig, "excluded": str(excluded)}
         modes = Counter(gpu.partition for gpu in same if gpu.partition)
-        if modes:  # of AMD's that have such modes
+        if modes:  # only of AMD's GPUs
             fields["partition"] = ", ".join(f"{modes[mode]} in {mode}" for mode in sorted(modes))
         yield SnapshotFact("gpus", f"{vendor} {model}", model, fields)
 
 
 def _files(plan: Plan) -> Iterator[SnapshotFact]:
-    """Yield a fact for each file that the container gets, with all of its names there."""
     versions = {driver.vendor: driver.version for driver, *_ in plan.drivers if driver.version}
     sonames = {mount.source: mount.soname for mount in plan.mounts if mount.soname}
     files: dict[tuple[Section, str], list[Mount]] = {}
@@ -241,7 +239,6 @@ _VERSION = "VERSION"
 
 
 def _any_version(name: str, version: Optional[str]) -> str:
-    """Return *name* with a placeholder for the driver's *version*."""
     return name if not version else re.sub(rf"(?<![0-9]){re.escape(version)}(?![0-9])", _VERSION, name)
 
 
@@ -266,7 +263,6 @@ def _variables(plan: Plan) -> Iterator[SnapshotFact]:
 
 
 def _finding_facts(plan: Plan, findings: Iterable[Finding], of: str = "") -> Iterator[SnapshotFact]:
-    """Yield a fact for each error and warning of *findings*, about the host of *plan*."""
     versions = [driver.version for driver, *_ in plan.drivers if driver.version]
     for finding in dict.fromkeys(candidate for candidate in findings if candidate.severity != "note"):
         subject = replace_uuids(finding.subject, plan.gpus) or ""

@@ -15,9 +15,9 @@ from gpubind.model.plain import dump_document, to_json_value
 SCHEMA = "gpubind.diff/1"
 NO_DRIVER = "no driver"
 _WIDEST_NAME = 40
-"""Columns of the names of things; a longer one moves the rest of its line."""
+"""Maximum columns of the names of facts. A longer name shifts the rest of its line."""
 _UNNAMED_FIELDS = ("number", "severity", "value", "verdict")
-"""Fields that need no name: their section says what they are."""
+"""Fields that need no name, because their section describes them."""
 _INDENT = "    "
 _SENTENCE = TextWrapper(
     100, initial_indent=_INDENT, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False
@@ -26,9 +26,9 @@ CAUSES: dict[Cause, str] = {"driver": "the driver", "gpus": "the number of GPUs"
 
 
 def render_diff_text(comparison: Comparison, fold: Fold = shorten_list) -> str:
-    """Return which hosts are equal, and for each other group its differences, a line each.
+    """Return the equal hosts, and for each other group its differences, a line each.
 
-    Where images were checked: the drivers of each group, and a sentence for each image whose verdict changes.
+    If images were checked: the drivers of each group, and a sentence for each image whose verdict changes.
     """
     reference = comparison.groups[0]
     first = f"{printable(reference.hosts[0])}"
@@ -65,7 +65,6 @@ def _lines(comparison: Comparison, group: EqualHosts, fold: Fold) -> list[str]:
 
 
 def _row(difference: Difference) -> tuple[str, str, str]:
-    """Return what kind of thing it is, which, and what of it is otherwise."""
     name = printable(difference.name)
     if difference.field == PRESENCE:
         return ("lacks" if difference.after == ABSENT else "has also"), name, ""
@@ -83,12 +82,12 @@ def _names(difference: Difference) -> str:
 
 
 def value_text(value: Optional[str]) -> str:
-    """Return *value* as it is shown; None if there is none."""
+    """Return *value* for people."""
     return "none" if value is None else printable(value) or "(empty)"
 
 
 def render_diff_json(comparison: Comparison, _: Fold = shorten_list) -> str:
-    """Return the document, in which every host has its name."""
+    """Return the document, which names every host."""
     return dump_document(diff_document(comparison))
 
 

@@ -1,8 +1,8 @@
 """A plan as a CDI spec: `podman run --device nvidia.com/gpu=all` and its kind, where no NVIDIA tool is installed.
 
-It sets no variable: what a spec sets takes the place of the image's value and of the user's own. It remembers no device
-number: a node without one is looked at when a container starts, so a reboot makes nothing stale. Its version is the
-oldest that has what it uses.
+It sets only the variables of `context_free_env`: those of a spec replace the image's and the user's values. It stores
+no device numbers: the runtime reads them at each start, so a reboot makes nothing stale. Its version is the oldest that
+supports its content.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
     """Return *plan* as a spec with a device for each GPU, by number and by UUID, and `all`.
 
     The number of an AMD GPU is that of AMD's toolkit (`sorted_by_pci`), not its index.
-    Of an empty plan for one vendor: `all` and `none`, which bring nothing.
+    Of an empty plan for one vendor: `all` and `none`, which provide nothing.
     *staged* has the paths of generated files. *hook* is the path of nvidia-cdi-hook on the host: it adds the directory
     of the libraries to the container's ld cache.
     Errors: `RuntimeLimitError`: `cdi-kinds` for a plan of several vendors, or of one that has no kind;
@@ -50,13 +50,13 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
         nodes = [_node(node) for node in by_gpu[gpu.index]]
         devices[str(numbers.get(gpu.index, gpu.index))] = nodes
         if gpu.uuid and is_device_name(gpu.uuid):
-            # The partitions of one of AMD's may share it: then it names all of them, as --gpus does.
+            # Partitions of an AMD GPU may share a UUID: it then names all of them, as for --gpus.
             devices[gpu.uuid] = [*devices.get(gpu.uuid, ()), *nodes]
     all_nodes = [_node(node) for nodes in (*by_gpu.values(), strays) for node in nodes]
     common: dict[str, Any] = {}
     if all_nodes or not shared:
         common["deviceNodes"] = [_node(node) for node in shared]
-    else:  # no GPU that is known: the nodes are all that a device can be
+    else:  # without a known GPU, the shared nodes are the device
         all_nodes = [_node(node) for node in shared]
     mounts = [_mount(mount, staged) for mount in plan.mounts]
     everything: dict[str, Any] = {"deviceNodes": all_nodes} if all_nodes else {"mounts": mounts}
@@ -77,7 +77,7 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
 
 
 def _vendor_of(plan: Plan) -> Vendor:
-    """Return the vendor of all devices of *plan*. Errors: `RuntimeLimitError` (code `cdi-kinds`)."""
+    """Errors: `RuntimeLimitError` (code `cdi-kinds`)."""
     vendors = tuple(dict.fromkeys(planned.driver.vendor for planned in plan.drivers)) or plan.request.vendors
     if len(vendors) == 1 and vendors[0] in KINDS:
         return vendors[0]
@@ -96,7 +96,7 @@ def _env(plan: Plan) -> Iterator[str]:
 
 
 def _empty_spec(vendor: Vendor) -> str:
-    """Return a spec that brings nothing. A device without any edit is refused, so each sets a variable."""
+    """Runtimes refuse a device without edits, so each sets a variable."""
     edits = {"env": [f"{NO_GPU[vendor].name}={NO_GPU[vendor].value}"]}
     return _text(
         {"kind": KINDS[vendor], "devices": [{"name": name, "containerEdits": edits} for name in ("all", "none")]}
@@ -122,7 +122,7 @@ def _need_utf8(value: Any) -> None:
 
 
 def _node(node: DeviceNode) -> dict[str, Any]:
-    """Return the node without numbers and type, which the host knows. Without a mode it would be open to all."""
+    """Return the node without numbers and type, which the host knows. Without a mode, all users could open it."""
     entry: dict[str, Any] = {"path": node.target}
     if str(node.source) != node.target:
         entry["hostPath"] = node.source

@@ -56,5 +56,5 @@ def _device(node: DeviceNode) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return *text* with its dollar signs doubled: else Compose puts its own variables there."""
+    """Double the dollar signs of *text*: Compose would substitute variables."""
     return text.replace("$", "$$")

@@ -1,7 +1,7 @@
 """The common parts of documents of mounts: their edits, the values that no document can express, and YAML.
 
-The YAML is the part of it that every reader agrees on: blocks, and strings in double quotes, in ASCII. So a file's name
-is always read as itself.
+The YAML has only parts on which all parsers agree: blocks, and ASCII strings in double quotes. So every parser reads a
+file's name as itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WIDE = re.compile(r"[\U00010000-\U0010ffff]")
 def mount_edits(plan: Plan, staged: Mapping[ContainerPath, HostPath], title: str) -> Edits:
     """Return the edits of *plan* for a document of mounts, called *title*, with the variables of `context_free_env`.
 
-    These runtimes make every mount point.
+    These runtimes create every mount point.
     Errors: `RuntimeLimitError` (codes `unsayable-path`, `unsayable-value`).
     """
     edits = make_edits(plan, staged)
@@ -45,8 +45,8 @@ def mount_edits(plan: Plan, staged: Mapping[ContainerPath, HostPath], title: str
 def context_free_env(plan: Plan) -> tuple[EnvVar, ...]:
     """Return the variables that a document sets without knowing the image's or the user's values.
 
-    A search path would replace the image's, unless the spec that the plan was made of does so itself. Variables that
-    choose GPUs are for one container; the nodes of the document choose them for others.
+    A search path would replace the image's; only the rules below replace it on purpose. Variables that choose GPUs are
+    for one container; the nodes of the document choose them for others.
     """
     variables = (v for v in plan.env if v.op == "set" or v.rule in ("cdi", "gbm-backend", "rocdxg", "vdpau-driver"))
     return tuple(v for v in variables if v.name not in (*GPU_VARIABLES, CUDA_DEVICE_ORDER))
@@ -56,8 +56,9 @@ NO_GPU: Mapping[Vendor, EnvVar] = {
     vendor: EnvVar(row.hide_all_variable[0], "set", row.hide_all_variable[1], None, "none")
     for vendor, row in VENDOR_ROWS.items()
 }
-"""What a document of a host without a GPU sets, where it must set something: no GPU. Source: nvidia-container-toolkit's
-`nvidia.com/gpu=none`; ROCm's documentation, "GPU isolation techniques".
+"""The variables that hide all GPUs, for documents of a host without a GPU that must set one.
+
+Source: nvidia-container-toolkit's `nvidia.com/gpu=none`; ROCm's documentation, "GPU isolation techniques".
 """
 
 
@@ -112,7 +113,7 @@ def _scalar(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return *text* in double quotes as in JSON, except for characters beyond 16 bits: JSON's pairs are two in YAML."""
+    """Quote *text* as JSON does, but not its pairs for characters beyond 16 bits: they are two characters in YAML."""
     pieces = _WIDE.split(text)
     wide = [f"\\U{ord(character):08x}" for character in _WIDE.findall(text)]
     escaped = [json.dumps(piece)[1:-1] for piece in pieces]

@@ -26,7 +26,7 @@ _NOTE = (
 def render_kubernetes(plan: Plan, staged: Mapping[ContainerPath, HostPath]) -> str:
     """Return *plan* as a pod with the container `gpubind`, without its image, with the paths of *staged* files.
 
-    A file that has several places in the container is one volume. Errors: `RuntimeLimitError` (codes `unsayable-path`,
+    A file that is mounted several times is one volume. Errors: `RuntimeLimitError` (codes `unsayable-path`,
     `unsayable-value`).
     """
     edits = mount_edits(plan, staged, _WHAT)
@@ -43,7 +43,7 @@ def render_kubernetes(plan: Plan, staged: Mapping[ContainerPath, HostPath]) -> s
         path = {"path": source, "type": kind}
         volume = volumes.setdefault((source, kind), {"name": f"{NAME}-{len(volumes)}", "hostPath": path})
         mounts.append({"name": volume["name"], "mountPath": target, "readOnly": read_only})
-    # Kubernetes puts a variable in the place of $(NAME), and $ in that of $$.
+    # Kubernetes replaces $(NAME) by a variable, and $$ by $.
     env = [{"name": v.name, "value": (v.value or "").replace("$", "$$")} for v in edits.env]
     container = {
         "name": NAME,

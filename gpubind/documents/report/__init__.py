@@ -1,4 +1,4 @@
-"""The report: a check, a fleet or a difference as one HTML page that needs nothing else, from values to text.
+"""The report: a check, a fleet or a comparison as one HTML page that needs no other file.
 
-`page` has the templates and the one way into them; the other modules make the values of a kind of page.
+`page` fills in the templates; each other module makes the values of one kind of page.
 """

@@ -37,7 +37,7 @@ def render_check_html(report: Report, made: Optional[Made] = None) -> str:
 
 
 def _findings_of(report: Report) -> dict[str, Any]:
-    """Return the findings as the template `findings.html` takes them."""
+    """Return the values of the template `findings.html`."""
     notes = [finding for finding in report.findings if finding.severity == "note"]
     themes = {THEMES[theme]: [note for note in notes if theme_of(note) == theme] for theme in THEMES}
     return {
@@ -63,7 +63,6 @@ def _listed(plan: Plan, at: int) -> ListedGpu:
 
 
 def _tables(plan: Optional[Plan]) -> list[tuple[str, Table]]:
-    """Return the tables of the plan that have rows, each with its title."""
     titles = ("Libraries and programs", "Other files", "Device nodes", "Environment", "Not in the plan")
     tables = [] if plan is None else plan_tables(plan, verbose=True)
     return [(title, table) for title, table in zip(titles, tables) if table.rows]

@@ -1,4 +1,4 @@
-"""The report of a comparison: the reference, and what each other group of hosts has otherwise."""
+"""The report of a comparison: the reference, and how each other group of hosts differs from it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,6 @@ from gpubind.model.findings import with_count
 _COLUMNS = [Column(title, always_shown=True) for title in ("what", "name", "of it", "reference", "here")]
 
 
-_EQUAL = "A container would get the same of each"
-
-
 def render_diff_html(comparison: Comparison, fold: Fold = shorten_list, made: Optional[Made] = None) -> str:
     """Return the page of *comparison*. *fold* makes one short name of the names of several hosts."""
     reference, *others = comparison.groups
@@ -26,7 +23,11 @@ def render_diff_html(comparison: Comparison, fold: Fold = shorten_list, made: Op
     summary = (
         f"{len(reference.hosts)} as {reference.hosts[0]}, and {with_count(len(others), 'group')} different from it"
     )
-    equal = ("unchanged", "Each image has one verdict on all") if reference.images else ("equal", _EQUAL)
+    equal = (
+        ("unchanged", "Each image has one verdict on all")
+        if reference.images
+        else ("equal", "A container would get the same of each")
+    )
     verdict, summary = ("different", summary) if others else equal
     unchanged = unchanged_text(comparison)
     summary += f"; {unchanged}" if unchanged else ""
@@ -61,6 +62,5 @@ def _driver(each: HostsWith, group: EqualHosts, fold: Fold) -> str:
 
 
 def _row(difference: Difference) -> Row:
-    """Return the difference as a row: what kind of thing it is, which, what of it, there and here."""
     field = "" if difference.field == PRESENCE else difference.field
     return difference.section, difference.name, field, value_text(difference.before), value_text(difference.after)

@@ -1,4 +1,4 @@
-"""The report of a fleet: a card for each group of nodes with equal answers, what it has otherwise, and all findings."""
+"""The report of a fleet: a card for each group of nodes with equal answers, its differences, and all findings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COLUMNS = [Column(title, always_shown=True) for title in ("what", "most nodes",
 
 
 def render_fleet_html(groups: Sequence[NodeGroup], action: str, fold: Fold, made: Optional[Made] = None) -> str:
-    """Return the page of *groups*, the largest first, that have answered *action*."""
+    """Return the page of *groups*, the answers to *action*, the largest first."""
     states = [group.answer for group in groups if isinstance(group.answer.result, CheckedNode)]
     others = [group for group in groups if not isinstance(group.answer.result, Snapshot)]
     cards = [_card(f"n{number}", group, states[:1], fold) for number, group in enumerate(others)]
@@ -70,7 +70,6 @@ def _card(name: str, group: NodeGroup, reference: Sequence[NodeAnswer], fold: Fo
 
 
 def _differences(answer: NodeAnswer, reference: NodeAnswer) -> Iterator[Row]:
-    """Yield how *answer* differs from *reference*."""
     pairs = zip(*((*driver_and_digest(each.result), each.gpubind) for each in (reference, answer)))
     for label, (before, after) in zip(("driver", "digest of the plan", "gpubind"), pairs):
         if before != after:

@@ -12,10 +12,10 @@ from gpubind.documents.tables import Table
 from gpubind.frozen import NamedTuple
 
 SQUARES_MIN = 13
-"""Machines from which on each is drawn, and can be searched: fewer are read."""
+"""Minimum number of machines for squares and a search: people can read fewer."""
 
 Level = Literal["ok", "warning", "error", "lost"]
-"""How a group is coloured; `lost`: its machines did not answer."""
+"""The colour of a group; `lost`: its machines did not answer."""
 LEVELS: tuple[Level, ...] = ("error", "lost", "warning", "ok")
 """The worst first."""
 
@@ -26,18 +26,18 @@ class Card(NamedTuple):
     id: str
     level: Level
     status: str
-    """What it is, in a word or two: `error`, `timed out`, `the reference`."""
+    """Its state in a word or two: `error`, `timed out`, `the reference`."""
     title: str
     """Its machines, as one short text."""
     names: tuple[str, ...]
     lines: tuple[str, ...] = ()
-    """What is to say about it."""
+    """Facts about it."""
     images: tuple[tuple[str, str, str], ...] = ()
-    """Images with another verdict than on the largest group: each with both verdicts, and a sentence for its users."""
+    """Images whose verdict differs from the largest group's: each with both verdicts, and a sentence for its users."""
     table: Optional[Table] = None
-    """What it has otherwise than the largest group."""
+    """Its differences from the largest group."""
     folded: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """What follows from that, by its cause."""
+    """The consequences of these differences, by cause."""
 
 
 def render_groups(
@@ -49,7 +49,7 @@ def render_groups(
     listed: Optional[Sequence[FindingLocations]] = None,
     made: Optional[Made] = None,
 ) -> str:
-    """Return the page of *cards*. *listed*: the findings with the cards that have them; None if none are looked for."""
+    """Return the page of *cards*. *listed*: the findings, each with its cards; None if nodes did not look for any."""
     has_squares = sum(len(card.names) for card in cards) >= SQUARES_MIN
     with_findings = {cell for finding in listed or () for cell in finding.cells}
     values = {"kind": kind, "verdict": verdict, "title": title, "what": summary, "cards": cards, "found": listed}

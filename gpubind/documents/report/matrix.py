@@ -1,4 +1,4 @@
-"""The report of several checks: images by hosts, then each finding once with where it was found."""
+"""The report of several checks: images by hosts, then each finding once with its locations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpubind.model.findings import SEVERITIES, support_of, with_count
 from gpubind.rules.outcome import Report, verdict
 
 _PLACES = 4
-"""In a line."""
+"""Maximum locations in a line."""
 
 
 class Cell(NamedTuple):
@@ -28,7 +28,7 @@ class Cell(NamedTuple):
 
 
 class FindingLocations(NamedTuple):
-    """A finding, or several with one remedy, and every place in which it is."""
+    """A finding, or several with one remedy, and all of its locations."""
 
     finding: Finding
     locations: tuple[str, ...]
@@ -67,7 +67,7 @@ def render_matrix_html(reports: Sequence[Report], made: Optional[Made] = None) -
 
 
 def sort_findings(located: dict[Finding, list[tuple[str, str]]]) -> list[FindingLocations]:
-    """Return *located*, the places and cells of each finding, worst and most frequent first; those `alike` are one."""
+    """Return *located*, the places and cells of each finding, worst and most frequent first; `alike` ones as one."""
     groups = alike(sorted(located, key=lambda finding: (finding.code, finding.subject)))
     number = {group[0]: sum(len(located[finding]) for finding in group) for group in groups}
     groups.sort(key=lambda group: (SEVERITIES.index(group[0].severity), -number[group[0]]))
@@ -75,7 +75,7 @@ def sort_findings(located: dict[Finding, list[tuple[str, str]]]) -> list[Finding
 
 
 def _merge_locations(group: Sequence[Finding], located: dict[Finding, list[tuple[str, str]]]) -> FindingLocations:
-    """Return the findings of *group* as one, whose places are told by subject where there are several findings."""
+    """Return the findings of *group* as one. If there are several, each line begins with its subject."""
     lines = []
     for finding in group:
         places = [place for place, _ in located[finding]]
@@ -88,7 +88,6 @@ def _merge_locations(group: Sequence[Finding], located: dict[Finding, list[tuple
 def _drivers(
     at: Mapping[tuple[Optional[str], str], Report], images: Sequence[Optional[str]], hosts: Sequence[str]
 ) -> list[str]:
-    """Return the drivers of *hosts*, each once; a host of which no check was made has none."""
     reports = (at[image, host] for host in hosts for image in images)
     return list(dict.fromkeys(driver.title_with_cuda for report in reports for driver in report.drivers))
 

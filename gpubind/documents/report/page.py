@@ -1,7 +1,7 @@
-"""Fill in a template of the report: every text is escaped, and no file name is more than text.
+"""Fill in a template of the report. Every text is escaped.
 
-A page has its style, its script and the script's data in itself. Its policy allows these by their digests, and nothing
-else: an element or a handler that gets into it does not run, and nothing is requested.
+A page contains its style, its script and the script's data. Its Content Security Policy allows only these, by their
+digests: no injected element or handler runs, and nothing is requested.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ def script_data(data: object) -> Markup:
 
 
 def _shown(data: object) -> object:
-    """Return *data* with every text as it may be shown."""
     if isinstance(data, str):
         return shown(data)
     if isinstance(data, dict):
@@ -49,7 +48,7 @@ def _shown(data: object) -> object:
 
 
 def shown(text: str) -> str:
-    """Return *text* as `printable`, and what is not UTF-8 in it escaped, too."""
+    """Return *text* as `printable`, with every byte that is not UTF-8 escaped."""
     return printable(text).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 

@@ -1,8 +1,8 @@
 """The plan as a picture: each file of the host, its place in the container, and what it needs there.
 
-A row is a file of the host and its binds, or a node. On the right is what the rows need and the plan does not have:
-libraries of the image, what is missing, and below a library the symbol versions that it does not define. Every place
-is computed here, so that the picture needs no script and no browser to be the same.
+A row is a file of the host and its binds, or a node. On the right are needs that the plan does not meet: libraries of
+the image, missing ones, and below a library the symbol versions that it does not define. Every position is computed
+here, so that the picture needs no script, and is the same in every browser.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class GraphNode(NamedTuple):
     """`file`, `node`, `program`, `inner`, `left-out`; `image`, `unknown`, `missing`, `version`, `gpu`."""
     y: int
     label: str
-    """In the column of the container, or in the right one."""
+    """Its text in the column of the container, or in the right one."""
     title: str
-    """The same in full, for a pointer and for a reader of the screen."""
+    """Its text in full, for tooltips and screen readers."""
     host: str = ""
     """The file on the host, below the directory of the heading."""
     severity: Optional[Severity] = None
-    """Of what is broken, that of the finding about it; None: no finding is about it."""
+    """The severity of the finding about a broken part; None if no finding is about it."""
     facts: tuple[tuple[str, str], ...] = ()
 
 
@@ -73,7 +73,7 @@ class PlanGraph(NamedTuple):
 
     @property
     def legend(self) -> tuple[tuple[str, str], ...]:
-        """What the frames on the right mean, of those that are there: the classes of each, and its meaning."""
+        """The CSS classes, and the meaning, of each kind of frame in the right column."""
         present = {(part.kind, part.severity) for part in self.needed}
         broken = [severity for kind, severity in present if kind in ("missing", "version")]
         meanings = [("image", "the image has it")] if ("image", None) in present else []
@@ -92,7 +92,7 @@ class _Group(NamedTuple):
 def picture_of(
     plan: Plan, linked: Iterable[LinkedFile], findings: Iterable[Finding], program: Optional[str]
 ) -> PlanGraph:
-    """Return the picture of *plan*, whose files are *linked* like that; *findings* say how bad what is broken is."""
+    """Return the picture of *plan* and of how its files are *linked*; *findings* rate what is broken."""
     files = {file.path: file for file in linked}
     severities = _severities(findings)
     groups = [group for group in _groups(plan, files, program) if group.rows]
@@ -123,7 +123,7 @@ def picture_of(
 
 
 def data_of(picture: PlanGraph) -> dict[str, object]:
-    """Return what the script needs of *picture*: the parts with their facts, and which needs which."""
+    """Return the script's data about *picture*: the parts with their facts, and which needs which."""
     parts = [
         {"id": part.id, "label": part.label, "title": part.title, "facts": part.facts}
         for part in (*picture.rows, *picture.needed)
@@ -142,7 +142,7 @@ def truncate_middle(text: str, column: str) -> str:
 
 
 def _severities(findings: Iterable[Finding]) -> dict[str, Severity]:
-    """Return the worst severity of the findings about each subject."""
+    """Return the worst severity of the findings, by the base name of the subject."""
     severities: dict[str, Severity] = {}
     for finding in findings:
         subject = finding.subject.rpartition("/")[2]
@@ -182,14 +182,14 @@ def _first(files: dict[str, LinkedFile]) -> Optional[str]:
 
 
 def _unloadable(files: dict[str, LinkedFile]) -> list[str]:
-    """Return the files of the image or the user that lack something, or need one that does."""
+    """Return the files of the image or the user that lack something, or need a file that does."""
     dependents: dict[str, list[str]] = {}
     for file in files.values():
         for use in file.uses:
             dependents.setdefault(use.path or "", []).append(file.path)
     broken = dict.fromkeys(path for path, file in files.items() if any(use.is_broken for use in file.uses))
     todo = [*broken]
-    for path in todo:  # grows on the way
+    for path in todo:  # grows in the loop
         todo += (dependent for dependent in dependents.get(path, ()) if dependent not in broken)
         broken.update(dict.fromkeys(dependents.get(path, ())))
     return [path for path in files if path in broken and files[path].origin in ("image", "user")]
@@ -205,7 +205,7 @@ def _inner(name: str, file: LinkedFile) -> tuple[GraphNode, tuple[str, ...]]:
 def _program(
     files: dict[str, LinkedFile], program: Optional[str], plan: Plan, number: Iterator[int]
 ) -> Iterator[tuple[GraphNode, tuple[str, ...]]]:
-    """Yield the row of the program that will run: the first file that is linked, if a program is known."""
+    """Yield the row of the program, the first linked file, if it is known and not a file of the plan."""
     targets = {mount.target for mount in plan.mounts}
     path = _first(files)
     if program is not None and path is not None and path not in targets and files[path].origin != "left-out":
@@ -217,7 +217,6 @@ def _program(
 def _file(
     name: str, place: str, same: tuple[Mount, ...], files: dict[str, LinkedFile]
 ) -> tuple[GraphNode, tuple[str, ...]]:
-    """Return the row of a file of the host, with all binds of it."""
     first, targets = same[0], tuple(mount.target for mount in same)
     is_bundled = first.kind in ("library", "binary")
     names = [target.rpartition("/")[2] if is_bundled else target for target in targets]
@@ -248,7 +247,7 @@ def _left_out(name: str, decision: Decision) -> tuple[GraphNode, tuple[str, ...]
 
 
 def _uses_of(paths: Iterable[str], files: dict[str, LinkedFile]) -> Iterable[LinkUse]:
-    """Return what the files at *paths* need, each library once."""
+    """Return the needs of the files at *paths*, each library once; a broken one takes precedence."""
     uses: dict[str, LinkUse] = {}
     for use in (use for path in paths if path in files for use in files[path].uses):
         if use.name not in uses or use.is_broken:
@@ -257,7 +256,7 @@ def _uses_of(paths: Iterable[str], files: dict[str, LinkedFile]) -> Iterable[Lin
 
 
 def _target(use: LinkUse, names: dict[str, GraphNode]) -> Optional[GraphNode]:
-    """Return the row that *use* leads to; None for what is not of the plan."""
+    """Return the row that *use* leads to; None if it is not in the plan."""
     return names.get(use.path or "") or (names.get(f"left-out:{use.name}") if use.path is None else None)
 
 
@@ -271,7 +270,7 @@ class _MissingLibrary(NamedTuple):
 def _needed(
     uses: list[tuple[GraphNode, LinkUse]], names: dict[str, GraphNode], severities: dict[str, Severity]
 ) -> Iterator[tuple[int, list[GraphNode]]]:
-    """Yield what the plan does not have, or not in every version, with the height at which it is needed."""
+    """Yield the needs that the plan does not meet, or not in every version, with the mean height of their rows."""
     missing: dict[str, _MissingLibrary] = {}
     for row, use in uses:
         if _target(use, names) is None or use.lacking:
@@ -284,7 +283,7 @@ def _needed(
 
 
 def _gpus(plan: Plan, rows: Iterable[GraphNode]) -> Iterator[tuple[int, list[GraphNode], list[GraphNode]]]:
-    """Yield each GPU that has nodes in the plan, with the height of its nodes, and their rows."""
+    """Yield each GPU that has nodes in the plan: the mean height of its nodes, its part, and their rows."""
     at = {row.label: row for row in rows if row.kind == "node"}
     for gpu in plan.gpus:
         nodes = [at[node.target] for node in plan.devices if node.vendor == gpu.vendor and node.gpu == gpu.index]
@@ -308,7 +307,6 @@ def _middle(rows: list[GraphNode]) -> int:
 
 
 def _block(key: str, library: _MissingLibrary, severities: dict[str, Severity]) -> Iterator[GraphNode]:
-    """Yield a library, and below it the versions that it lacks."""
     use = library.use
     kind = {"found": "image", "unknown": "unknown", "missing": "missing"}[use.state]
     title = {
@@ -349,7 +347,7 @@ def _stacked(blocks: Iterable[tuple[int, list[GraphNode]]]) -> Iterator[GraphNod
 
 
 def _binds(rows: Iterable[GraphNode]) -> Iterator[GraphEdge]:
-    """Yield the line from each host file to its place in the container; it ends early where the plan leaves it out."""
+    """Yield the line from each host file to its path in the container. For a file that is left out, it ends early."""
     for row in rows:
         begin = _end_of(LEFT, row.host, "left")
         if row.kind == "left-out":
@@ -361,7 +359,6 @@ def _binds(rows: Iterable[GraphNode]) -> Iterator[GraphEdge]:
 def _uses_drawn(
     uses: Iterable[tuple[GraphNode, LinkUse]], names: dict[str, GraphNode], needed: Iterable[GraphNode]
 ) -> Iterator[GraphEdge]:
-    """Yield the line from each row to what it needs: in the right column, or another row."""
     by_id = {part.id: part for part in needed}
     for row, use in uses:
         label = ", ".join(sorted(use.versions, key=natural_sort_key))
@@ -389,7 +386,6 @@ def _beside(row: GraphNode, other: GraphNode) -> str:
 
 
 def _leaders(rows: Iterable[GraphNode], lines: Iterable[GraphEdge]) -> Iterator[GraphEdge]:
-    """Yield the line from the name of each row to where its other lines begin and end."""
     tied: dict[str, list[GraphEdge]] = {}
     for line in lines:
         for end in (line.begin, line.end):
