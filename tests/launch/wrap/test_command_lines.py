@@ -11,6 +11,7 @@ import pytest
 from gpubind.errors import EXIT_USAGE, UsageError
 from gpubind.launch.wrap.command import WrappedCommand, insert_gpubind, parse_command, rewrite, split_options
 from gpubind.launch.wrap.passing import asks_for_no_gpu
+from tests.support.golden import GOLDEN, assert_golden
 
 HERE = Path(__file__).parent
 
@@ -104,6 +105,43 @@ def test_a_line_that_asks_for_gpus_and_cannot_be_read_is_refused(
     assert (error.value.code, error.value.exit_code) == (code, EXIT_USAGE)
     assert error.value.what
     assert error.value.hint or error.value.why or error.value.where
+
+
+def spelled(fields: dict[str, object]) -> str:
+    """The fields that are anything, on a line."""
+    return " ".join(f"{name}={value!r}" for name, value in fields.items() if value not in (None, "", False, ()))
+
+
+def test_each_field_of_a_reading_is_as_recorded() -> None:
+    text = ""
+    for case in wrapped_cases():
+        wrapped = parse_command(case.words, case.environ)
+        assert isinstance(wrapped, WrappedCommand)
+        request = wrapped.gpus
+        fields = {name: getattr(wrapped, name) for name in ("program_at", "image_at", "insert_index", "name")}
+        fields |= {name: getattr(wrapped, name) for name in ("image_place", "is_rootfs", "is_entered", "starts_here")}
+        names = ("vendors", "gpus", "caps", "cdi", "chosen_by", "by_count", "reads_image", "image_decides")
+        asked = {name: getattr(request, name) for name in (*names, "brings_nodes", "is_requested", "is_optional")}
+        options = [(one.position, one.name, one.value) for one in (*wrapped.globals, *wrapped.options)]
+        prefixes = [
+            f"  {shlex.join(one.words)}: {spelled(dict(zip(one._fields[1:], one[1:])))}" for one in wrapped.prefixes
+        ]
+        lines = [f"$ {shlex.join(case.words)}", *prefixes, f"  {spelled(fields)}", f"  {options}"]
+        lines += [f"  {wrapped.global_options}", f"  {spelled(asked)} flags={[one.position for one in request.flags]}"]
+        text += "\n".join((*lines, "", ""))
+    assert_golden(GOLDEN / "wrap-read.txt", text)
+
+
+def test_each_refusal_says_what_where_and_why_and_what_to_do() -> None:
+    text = ""
+    for _, environ, words in short_cases("refused.txt"):
+        with pytest.raises(UsageError) as caught:
+            parse_command(words, environ)
+        error = caught.value
+        fields = {"what": error.what, "where": error.where, "why": error.why, "hint": error.hint}
+        lines = [f"  {name}: {value}\n" for name, value in fields.items() if value]
+        text += f"$ {shlex.join(words)}\n{''.join(lines)}\n"
+    assert_golden(GOLDEN / "wrap-refused.txt", text)
 
 
 def test_there_are_enough_lines() -> None:
