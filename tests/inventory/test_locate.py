@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 
+from gpubind.host import ListFile
 from gpubind.host.base import shipped_liblist
 from gpubind.inventory.claims import Claim
 from gpubind.inventory.liblist import read_table
@@ -14,7 +15,7 @@ from gpubind.inventory.search import Search, read_cache
 from gpubind.model import HostFile, RootedPath
 from tests.support.driver import V, host, libraries, ubuntu
 from tests.support.elf import elf
-from tests.support.trees import Dir, File, Link, Spec
+from tests.support.trees import Dir, Fifo, File, Hidden, Item, Link, Socket, Spec
 
 LIB = "/usr/lib/x86_64-linux-gnu"
 CUDA = f"{LIB}/libcuda.so.{V}"
@@ -172,3 +173,174 @@ def test_a_directory_without_a_c_library_and_one_of_the_system_are_never_a_loade
         f"{LIB}/libc.so.6": elf("libc.so.6"),
     }
     assert [file.kind for file in located(spec, claim("program", "tool")).files] == ["binary"]
+
+
+def told(found: LocatedFiles) -> list[tuple[object, ...]]:
+    """All of each Decision but who claims the name and where it lands."""
+    every = (*found.decisions, *found.listed_decisions)
+    return [(d.subject, d.verdict, d.rule, d.step, d.detail, d.path, d.found_by) for d in every]
+
+
+def test_why_a_program_is_not_taken() -> None:
+    spec: Spec = {
+        "/usr/bin/arm": elf(kind=2, machine=183),
+        "/usr/bin/script": File(b"#!/bin/sh\n", 0o755),
+        "/usr/bin/directory": Dir(),
+    }
+    claims = [claim("program", name) for name in ("a/b", "arm", "none", "directory")]
+    script = "a script, which needs the files beside it and an interpreter: it has to come with the image"
+    nowhere = "in none of the program directories"
+    assert told(located(spec, *claims, claim("program", "script", group="rocm"))) == [
+        (
+            "a/b",
+            "rejected",
+            "relative-path",
+            "search",
+            "a relative path would depend on the current directory",
+            *NO_PATH,
+        ),
+        ("arm", "rejected", "wrong-machine", "search", "aarch64; this host is x86_64", "/usr/bin/arm", None),
+        ("none", "absent", "no-match", "search", nowhere, *NO_PATH),
+        ("directory", "absent", "no-match", "search", nowhere, *NO_PATH),
+        ("script", "left-out", "script", "name", script, "/usr/bin/script", "/usr/bin"),
+    ]
+
+
+NO_PATH = (None, None)
+UNCLEAN = "a path in a list is written without `.`, `..` and doubled or trailing slashes"
+DAMAGED = "byte 1: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"
+OF_OTHER = f"its name carries 570.1.1, the driver is {V}"
+MANIFEST = '{"file_format_version":"1.0.0","ICD":{"library_path":"libx.so","api_version":"1"}}'
+
+
+@pytest.mark.parametrize(
+    ("name", "item", "outcome"),
+    [
+        ("/a/../b", Dir(), ("rejected", "unclean-path", "search", UNCLEAN, "/a/../b")),
+        ("/a/", Dir(), ("rejected", "unclean-path", "search", UNCLEAN, "/a/")),
+        ("/none*", None, ("absent", "no-match", "search", "nothing matches", None)),
+        ("/non[e]", None, ("absent", "no-match", "search", "nothing matches", None)),
+        ("/non?", None, ("absent", "no-match", "search", "nothing matches", None)),
+        ("/none", None, ("absent", "no-match", "search", "it is not there", None)),
+        ("/x/y", None, ("rejected", "path-forbidden", "search", "forbidden: permission denied", "/x/y")),
+        ("/etc/v-570.1.1", "", ("rejected", "other-driver-version", "search", OF_OTHER, "/etc/v-570.1.1")),
+        (
+            "/usr/lib",
+            Dir(),
+            ("rejected", "system-directory", "search", "binding it would hide the container's own", "/usr/lib"),
+        ),
+        ("/etc/bad.json", "{", ("rejected", "bad-icd", "search", DAMAGED, "/etc/bad.json")),
+        (
+            "/etc/hidden.icd",
+            Hidden(),
+            ("rejected", "path-forbidden", "search", "forbidden: permission denied", "/etc/hidden.icd"),
+        ),
+        ("/etc/fifo", Fifo(), ("rejected", "special-file", "search", "a FIFO", "/etc/fifo")),
+    ],
+)
+def test_why_a_path_is_not_taken(name: str, item: Optional[Item], outcome: tuple[object, ...]) -> None:
+    spec: Spec = {"/x": Hidden(True), **({} if item is None else {name.rstrip("/").replace("..", "c"): item})}
+    found = located(spec, claim("path", name))
+    assert (told(found), found.files) == ([(name, *outcome, None)], ())
+
+
+def test_what_a_path_leads_to_is_bound_as_its_kind() -> None:
+    spec: Spec = {
+        "/etc/ok.json": MANIFEST,
+        f"/etc/data-{V}": "x",
+        "/run/s": Socket(),
+        "/etc/d": Dir(),
+        "/etc/listed": Dir(),
+    }
+    claims = [claim("path", path, group="rocm") for path in ("/etc/ok.json", f"/etc/data-{V}", "/run/s", "/etc/d")]
+    found = located(spec, *claims, claim("own-path", "/etc/listed"))
+    assert told(found) == []
+    assert [(f.kind, f.path, f.target, f.options, f.version, f.group, f.content) for f in found.files] == [
+        ("manifest", "/etc/ok.json", "/etc/ok.json", None, None, "rocm", MANIFEST.encode()),
+        ("file", f"/etc/data-{V}", f"/etc/data-{V}", None, V, None, None),
+        ("socket", "/run/s", "/run/s", None, None, None, None),
+        ("directory", "/etc/d", "/etc/d", None, None, None, None),
+        ("directory", "/etc/listed", "/etc/listed", ("ro", "nosuid", "nodev"), None, None, None),
+    ]
+
+
+def test_why_what_the_list_of_another_program_names_is_not_taken() -> None:
+    spec: Spec = {
+        "/usr/bin/tool": elf(kind=2),
+        "/srv/tool": File(elf(kind=2), 0o755),
+        "/srv/arm": File(elf(kind=2, machine=183), 0o755),
+        "/srv/firmware/x": "x",
+        "/srv/fifo": Fifo(),
+        "/srv/script": File(b"#!/bin/sh\n", 0o755),
+        "/srv/plain": elf(kind=2),
+        "/srv/stays": "x",
+        "/dev/odd": "x",
+        "/dev/directory": Dir(),
+    }
+    names = ("tool", "arm", "firmware/x", "fifo", "script", "plain", "none")
+    claims = [claim("file", f"/srv/{name}", "list") for name in names]
+    claims += [claim("file", "/srv/stays", host_only_reason="because")]
+    claims += [claim("device", "/dev/odd", "list"), claim("device", "/dev/directory", "list")]
+    found = located(spec, claim("program", "tool", "first"), *claims)
+    firmware = "firmware: the kernel reads it, not a process"
+    assert told(found) == [
+        ("/srv/none", "rejected", "dangling", "search", "list names it, but it leads nowhere", "/srv/none", None),
+        ("/srv/stays", "left-out", "host-only", "search", "because", "/srv/stays", None),
+        ("tool", "left-out", "shadowed", "search", "/usr/bin/tool comes first", "/srv/tool", None),
+        ("arm", "rejected", "wrong-machine", "search", "aarch64; this host is x86_64", "/srv/arm", None),
+        ("/srv/firmware/x", "left-out", "host-only", "search", firmware, "/srv/firmware/x", None),
+        ("/srv/fifo", "rejected", "special-file", "search", "a FIFO", "/srv/fifo", None),
+        ("/dev/odd", "left-out", "unknown-device", "search", "list names it, nobody else does", "/dev/odd", None),
+    ]
+    assert [(f.kind, f.path, f.target, f.names, f.named_by, f.found_by) for f in found.files] == [
+        ("binary", "/usr/bin/tool", None, ("tool",), "first", "/usr/bin"),
+        ("binary", "/srv/script", None, ("script",), "list", "/srv/script"),
+        ("file", "/srv/plain", "/srv/plain", (), "list", "/srv/plain"),
+    ]
+
+
+def test_why_a_library_is_not_taken() -> None:
+    spec: Spec = {
+        **libraries(LIB, stems=("libcuda", "libnvidia-ml")),
+        **libraries("/usr/lib32", stems=("libnvidia-nvvm",), machine=3, bits=32),
+        "/opt/libcuda.so.1": elf("libcuda.so.1"),
+        f"{LIB}/libGL.so.1": elf("libGL.so.1"),
+        f"{LIB}/libOpenCL.so.1": elf("libOpenCL.so.1"),
+        f"{LIB}/libcuda.so.570.1.1": elf("libcuda.so.1"),
+    }
+    paths = claim("path", "/opt/libcuda.so*"), claim("path", "/usr/lib32/libnvidia-nvvm.so*")
+    starts = [claim("library", name) for name in ("libcuda.so", "libGL.so", "libOpenCL.so", "libnone.so")]
+    found = located(spec, *paths, *starts, claim("library", "libnvidia-ml.so", not_in_list=True))
+    foreign = "not NVIDIA's: its name carries no driver version, and no libGLdispatch stands beside it"
+    unlisted = "the driver has it, the list in force does not name it"
+    nvvm, ml = f"/usr/lib32/libnvidia-nvvm.so.{V}", f"{LIB}/libnvidia-ml.so.{V}"
+    other, first = f"{LIB}/libcuda.so.570.1.1", "/opt/libcuda.so.1 comes first (/opt)"
+    assert sorted(told(found), key=str) == [
+        ("libGL.so.1", "rejected", "not-nvidia", "side", foreign, f"{LIB}/libGL.so.1", LIB),
+        ("libcuda.so.1", "left-out", "shadowed", "search", first, CUDA, LIB),
+        ("libcuda.so.570.1.1", "rejected", "other-driver-version", "search", OF_OTHER, other, LIB),
+        ("libnone.so", "absent", "no-match", "search", "neither in the ld cache nor in a driver directory", *NO_PATH),
+        ("libnvidia-ml.so.1", "left-out", "not-in-list", "name", unlisted, ml, LIB),
+        ("libnvidia-nvvm.so.4", "left-out", "compat32", "capability", "i386: not asked for", nvvm, "/usr/lib32"),
+    ]
+    assert [(f.path, f.names, f.capability, f.soname, f.version, f.group) for f in found.libraries] == [
+        ("/opt/libcuda.so.1", ("libcuda.so.1",), "compute", "libcuda.so.1", None, None),
+        (f"{LIB}/libOpenCL.so.1", ("libOpenCL.so.1",), "compute", "libOpenCL.so.1", None, "opencl"),
+        (CUDA, ("libcuda.so", "libcuda.so.1"), "compute", "libcuda.so.1", V, None),
+    ]
+
+
+@pytest.mark.parametrize("dispatch", ["libGLdispatch.so.0", "libglvnd/libGLdispatch.so.0"])
+def test_a_vendor_neutral_library_is_of_glvnd_where_its_dispatch_is_near(dispatch: str) -> None:
+    spec: Spec = {f"{LIB}/libGL.so.1": elf("libGL.so.1"), f"{LIB}/{dispatch}": elf("libGLdispatch.so.0")}
+    file = only(located(spec, claim("library", "libGL.so")))
+    assert (file.group, file.capability, file.version) == ("glvnd", "graphics", None)
+
+
+def test_a_program_of_a_list_precedes_a_pattern_that_its_path_matches() -> None:
+    table = read_table(ListFile("odd.conf", b"[video]\n/usr/bin/*\n[utility]\ntool\n", shipped=False))
+    assert table.section("tool", "/usr/bin/tool") == "utility"
+    assert table.section("other", "/usr/bin/other") == "video"
+    assert table.section("other", "/bin/other") is None
+    assert table.capability(claim("path", "/usr/bin/tool")) == "utility"
+    assert table.capability(claim("path", "/usr/bin/tool", section="graphics")) == "graphics"

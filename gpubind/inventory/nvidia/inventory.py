@@ -205,7 +205,7 @@ def _unversioned_libraries(search: Search) -> Iterator[Claim]:
     """Yield the driver's libraries of Windows, or of a container around this process: their names have no version."""
     for directory in search.preferred_directories:
         for name in search.tree.names(directory):
-            if ".so" in name and (name.startswith(("libcuda", "libnvidia-")) or directory.startswith(WSL_DRIVERS)):
+            if name.startswith(("libcuda", "libnvidia-")) or directory.startswith(WSL_DRIVERS):
                 yield Claim("library-name", name, "driver", directory)
 
 

@@ -499,6 +499,7 @@ def test_libdrm_and_libnuma_alone_are_no_rocm() -> None:
     made = planned(system(), {**cached(system(), LIB)}, kernel())
     assert names(made) == set()
     assert rules(made, "libnuma.so.1") == [("left-out", "no-rocm")]
+    assert {d.detail for d in made.decisions if d.rule == "no-rocm"} == {"this host has no ROCm that would need it"}
     assert "/dev/kfd" in {node.target for node in made.devices}
 
 

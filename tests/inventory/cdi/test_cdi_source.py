@@ -16,7 +16,7 @@ from gpubind.host import Host
 from gpubind.host.record import RecordedDirectory, RecordedEntry, RecordedList, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.inventory.cdi.specs import choose_devices, read_registry
-from gpubind.model import Finding, PassedOver, Plan, Request, Stat
+from gpubind.model import Driver, Finding, PassedOver, Plan, Request, Stat
 from gpubind.model.data import read_data
 from tests.support.driver import V, debian, host, kernel, libraries, rhel, ubuntu
 from tests.support.elf import elf
@@ -133,6 +133,7 @@ def test_what_counts_for_nothing_is_said_once(devices: tuple[str, ...]) -> None:
         ({"/etc/cdi/a.json": spec(kind="amd.com/gpu")}, NO_DEVICE),
         ({"/etc/cdi/a.json": "nonsense"}, NO_DEVICE),
         ({"/etc/cdi/a.json": spec("all"), "/etc/cdi/b.json": spec("all")}, NO_DEVICE),
+        ({"/etc/cdi/a.json": spec("0", "1", kind="nvidia.com/gpu-x")}, NO_DEVICE),
     ],
 )
 def test_without_a_name_every_gpu_is_meant(files: dict[str, Item], names: Any) -> None:
@@ -143,11 +144,18 @@ def test_without_a_name_every_gpu_is_meant(files: dict[str, Item], names: Any) -
         assert [name.device for name in answer.names] == names
 
 
+def test_without_a_usable_device_each_fault_of_a_spec_is_told() -> None:
+    twice = {"/etc/cdi/a.json": spec("all"), "/etc/cdi/b.json": spec("all"), "/etc/cdi/c.json": "{"}
+    fault = "/etc/cdi/c.json: line 2, column 1: did not find expected node content"
+    why = f"{NO_DEVICE[1]} ({fault}; {GPU}=all is in /etc/cdi/a.json and /etc/cdi/b.json)"
+    assert choose_devices(host(twice), Request(source="cdi")) == PassedOver("cdi", "no-device", why)
+
+
 @pytest.mark.parametrize(
     ("device", "why"),
     [
         (f"{GPU}=7", ""),
-        (f"{GPU}=twice", "in both /etc/cdi/a.json and /etc/cdi/b.json"),
+        (f"{GPU}=twice", "it is in both /etc/cdi/a.json and /etc/cdi/b.json, and so in neither"),
         ("vendor.com/net=eth0", ""),
     ],
 )
@@ -155,9 +163,22 @@ def test_a_device_that_is_named_must_be_there(device: str, why: str) -> None:
     on = host(rhel(), kernel(), {"/etc/cdi/a.json": spec("0", "twice"), "/etc/cdi/b.json": spec("twice")})
     with pytest.raises(UsageError) as caught:
         made(on, device)
-    assert caught.value.code == "unknown-cdi-device"
-    assert why in caught.value.why
-    assert f"known: {GPU}=0" in caught.value.hint
+    error = caught.value
+    assert (error.code, error.what) == ("unknown-cdi-device", f"no CDI spec has the device `{device}`")
+    assert (error.where, error.why, error.hint) == ("/etc/cdi, /var/run/cdi", why, f"known: {GPU}=0")
+
+
+def test_a_device_that_is_not_there_may_be_in_a_file_that_is_ignored() -> None:
+    with pytest.raises(UsageError) as caught:
+        made(host({"/etc/cdi/c.json": "{"}), f"{GPU}=0")
+    why = "/etc/cdi/c.json: line 2, column 1: did not find expected node content"
+    assert (caught.value.why, caught.value.hint) == (why, "known: none")
+    with pytest.raises(UsageError) as caught:
+        made(host({"/etc/cdi/a.json": spec("1", "0", kind="b.com/c"), "/etc/cdi/c.json": "{"}), f"{GPU}=0")
+    assert (caught.value.why, caught.value.hint) == (why, "known: b.com/c=0, b.com/c=1")
+    with pytest.raises(UsageError) as caught:
+        made(host(), f"{GPU}=0")
+    assert caught.value.why == "there is no spec in these directories"
 
 
 def test_a_device_of_which_nothing_is_left_is_an_error_not_every_gpu() -> None:
@@ -165,9 +186,12 @@ def test_a_device_of_which_nothing_is_left_is_an_error_not_every_gpu() -> None:
     on = host(rhel(), kernel(), {"/etc/cdi/a.json": spec(mounts=gone)})
     with pytest.raises(HostReadError) as caught:
         made(on, f"{GPU}=0")
-    assert caught.value.code == "stale-cdi-device"
-    (passed,) = made(on).drivers[0].source.passed_over
-    assert passed.code == "no-library"
+    error = caught.value
+    why = "none of the 1 files that nvidia.com/gpu={} names is a library here"
+    assert (error.code, error.what) == ("stale-cdi-device", f"nothing is left of what `{GPU}=0` brings")
+    assert (error.where, error.why) == ("/etc/cdi/a.json: containerEdits", why.format(0))
+    assert error.hint == "make it anew: `gpubind plan --format cdi -o FILE`, or `nvidia-ctk cdi generate`"
+    assert made(on).drivers[0].source.passed_over == (PassedOver("cdi", "no-library", why.format("all")),)
 
 
 def test_nodes_are_left_out_even_where_the_driver_tells_of_no_gpu() -> None:
@@ -412,11 +436,28 @@ HOOKS = {
 }
 
 
+TOLD_OF_HOOKS = {
+    "create-symlinks": "1 links, each a bind under its own name",
+    "update-ldcache": "the directory of the libraries is in LD_LIBRARY_PATH instead",
+    "chmod": "it changes modes of directories for users of the container; a bind keeps the host's",
+    "enable-cuda-compat": "it prefers the image's own newer libcuda in /usr/local/cuda/compat; with an image, the plan "
+    "decides that itself (--cuda-compat)",
+    "disable-device-node-modification": "it keeps root in the container from making nodes anew; who starts without "
+    "privileges cannot make any, and the nodes are the host's own",
+    "update-application-profile": "it chooses the GPU for OpenGL where only some are visible",
+}
+
+
 @pytest.mark.parametrize("name", HOOKS)
 def test_each_hook_is_done_or_said_not_to_be(name: str) -> None:
     made_hook, outcome = HOOKS[name]
     on = host(rhel(), kernel(), {"/etc/cdi/a.json": spec(mounts=driver(rhel()), hooks=[made_hook])})
     assert decided(made(on), name) == [outcome]
+    (decision,) = [decision for decision in made(on).decisions if decision.subject == name]
+    detail = TOLD_OF_HOOKS.get(name, "what it does is not known, and it is not run")
+    place = "/etc/cdi/a.json: containerEdits.hooks[0]"
+    assert (decision.step, decision.detail, decision.named_by, decision.named_at) == ("name", detail, "cdi", place)
+    assert decision.path == made_hook["path"]
     assert bool(findings(made(on), "cdi-hook")) is (outcome[1] == "cdi-hook-unknown")
 
 
@@ -449,14 +490,21 @@ def test_what_speaks_to_nvidias_runtime_is_not_set() -> None:
         "SITE=1",
         "SITE=2",
         "LD_LIBRARY_PATH=/site",
+        "PATH=",
         "a.b=c",
     ]
     of = made(host(rhel(), kernel(), {"/etc/cdi/a.json": spec(mounts=driver(rhel()), env=env)}))
     ours = [(v.name, v.op, v.value) for v in of.env if v.rule == "cdi"]
     # The user's own search path is kept.
     assert ours == [("SITE", "set", "2"), ("LD_LIBRARY_PATH", "prepend", "/site")]
-    assert decided(of, "NVIDIA_VISIBLE_DEVICES") == [("left-out", "cdi-env")]
-    assert decided(of, "a.b") == [("rejected", "cdi-env")]
+    told = [(d.subject, d.verdict, d.step, d.detail, d.named_at) for d in of.decisions if d.rule == "cdi-env"]
+    place, detail = "/etc/cdi/a.json: containerEdits.env", "only NVIDIA's own runtime and hooks read it"
+    assert told == [
+        ("NVIDIA_CTK_LIBCUDA_DIR", "left-out", "name", detail, place),
+        ("NVIDIA_VISIBLE_DEVICES", "left-out", "name", detail, place),
+        ("a.b", "rejected", "name", "no name of a variable", place),
+    ]
+    assert [v.separator for v in of.env if v.rule == "cdi"] == [None, ":"]
 
 
 # Other kinds.
@@ -472,6 +520,7 @@ OTHER: dict[str, Any] = {
                     {"path": "/dev/acc", "hostPath": "/dev/acc0", "type": "c", "major": 240, "minor": 7},
                     {"path": "/dev/gone"},
                     {"path": "/dev/file", "hostPath": "/etc/acc.conf"},
+                    {"path": "/dev/dots", "hostPath": "/dev/../x"},
                 ]
             },
         }
@@ -495,6 +544,7 @@ OTHER: dict[str, Any] = {
         ],
         "netDevices": [{"hostInterfaceName": "e0", "name": "e1"}],
         "additionalGids": [0, 44],
+        "intelRdt": {"closID": "x"},
     },
 }
 ACCELERATOR: Spec = {
@@ -523,19 +573,36 @@ def test_a_device_of_any_kind_is_done_to_the_letter() -> None:
         ("LD_LIBRARY_PATH", "prepend", "/usr/lib/acc"),
         ("ACC_MODE", "set", "fast"),
     ]
-    rejected = {d.subject: d.rule for d in of.decisions if d.verdict in ("rejected", "left-out")}
-    assert rejected == {
-        "/opt/acc/gone": "dangling",
-        "/scratch": "cdi-mount",
-        "/usr": "system-directory",
-        "/x": "unclean-path",
-        "/y": "special-file",
-        "/bin/accsh": "cdi-link",
-        "/dev/gone": "dangling",
-        "/dev/file": "no-device",
-    }
-    subjects = {finding.subject for finding in findings(of, "cdi-edit")}
-    assert subjects == {"the network interface e0", "the groups 44", "a mount of type tmpfs at /scratch"}
+    told = [
+        (d.subject, d.verdict, d.rule, d.step, d.detail, d.path, d.named_at)
+        for d in of.decisions
+        if d.verdict != "taken"
+    ]
+    edits = "/etc/cdi/acc.json: containerEdits"
+    linked = "it leads to /bin/sh, which no mount of the spec brings: if the image has that, a bind cannot say it"
+    unclean = "a path in a spec is absolute, without `.`, `..` and doubled or trailing slashes"
+    gone, device = "the spec names it, but it leads nowhere", "/etc/cdi/acc.json: device 0"
+    hides, scratch = "binding it would hide the container's own", "a mount of type tmpfs; a plan has binds alone"
+    assert told == [
+        ("/bin/accsh", "left-out", "cdi-link", "search", linked, None, "create-symlinks"),
+        ("/dev/dots", "rejected", "unclean-path", "search", "no clean absolute path", "/dev/../x", device),
+        ("/dev/file", "rejected", "no-device", "search", "a regular file, not a device node", "/etc/acc.conf", device),
+        ("/dev/gone", "rejected", "dangling", "search", "absent", "/dev/gone", device),
+        ("/opt/acc/gone", "rejected", "dangling", "search", gone, "/opt/acc/gone", "mount /opt/acc/gone"),
+        ("/scratch", "rejected", "cdi-mount", "search", scratch, "tmpfs", f"{edits}.mounts[4]"),
+        ("/usr", "rejected", "system-directory", "search", hides, "/opt/acc", f"{edits}.mounts[5]"),
+        ("/x", "rejected", "unclean-path", "search", unclean, "/opt/../etc", f"{edits}.mounts[6]"),
+        ("/y", "rejected", "special-file", "search", "a character device", "/dev/acc0", "mount /y"),
+    ]
+    subjects = [(finding.subject, finding.where, finding.vendor) for finding in findings(of, "cdi-edit")]
+    assert subjects == [
+        ("a class of Intel's resource director", edits, "other"),
+        ("a mount of type tmpfs at /scratch", edits, "other"),
+        ("the groups 44", edits, "other"),
+        ("the network interface e0", edits, "other"),
+    ]
+    assert of.drivers[0].source.detail == "vendor.com/accelerator=0 (/etc/cdi/acc.json)"
+    assert of.drivers[0].driver == Driver("other", None, False, None, "linux", None, "/")
 
 
 def test_devices_of_several_kinds_are_one_plan() -> None:
