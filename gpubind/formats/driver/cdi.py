@@ -34,7 +34,6 @@ _DECODER = Decoder(
         "edits": "containerEdits",
         "nodes": "deviceNodes",
         "host_name": "hostInterfaceName",
-        "when": "hookName",
         "timeout_s": "timeout",
         "rdt": "intelRdt",
         "clos_id": "closID",

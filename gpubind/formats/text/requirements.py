@@ -54,7 +54,7 @@ def parse_expectation(data: bytes) -> Expectation:
 
 def expectation_of_table(table: dict[str, Any], prefix: str = "") -> Expectation:
     """Return the expectation in *table* of a TOML file. Errors, with *prefix* before the keys: as above."""
-    keys = {"origin": "", "drivers": "driver", "libraries": "", "partitions": "partition"}
+    keys = {"source_file": "", "drivers": "driver", "libraries": "", "partitions": "partition"}
     counts = Decoder(_EXPECTATION, prefix=prefix)
 
     def models(value: Any, place: str) -> tuple[tuple[str, int], ...]:
@@ -117,7 +117,7 @@ def _stands_for(text: str, place: str) -> Iterator[str]:
 _TEXTS = Decoder(POLICY, members_limit=_ITEMS_LIMIT, is_toml=True)
 _POLICY = Decoder(
     POLICY,
-    keys={"origin": "", "brings_driver": "brings-driver"},
+    keys={"source_file": "", "brings_driver": "brings-driver"},
     members_limit=_ITEMS_LIMIT,
     is_toml=True,
     readers={tuple[str, ...]: _gpus},
