@@ -1,4 +1,4 @@
-"""Container runtimes: the table of them, `RUNTIMES`; each is a class (`runtime.Runtime`) in a module."""
+"""The table of container runtimes, `RUNTIMES`. Each is an instance of a subclass of `runtime.Runtime`."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class RuntimeEntry(NamedTuple):
     """The facts of a runtime that are needed before its module is loaded."""
 
     module: str
-    """Of this package. The record is called there as the runtime, in capitals, with `_` for `-`."""
+    """A module of this package. Its constant for the runtime is the runtime's name in capitals, with `_` for `-`."""
     forms: tuple[str, ...] = ()
-    """The endings of its formats, after its name: nothing, `-env`."""
+    """The suffixes of its formats, which begin with its name: empty, or `-env`."""
     documents: tuple[str, ...] = ()
-    """Its formats of another name."""
+    """Its formats that do not begin with its name."""
 
 
 _RUNTIMES_BY_NAME = {
@@ -52,7 +52,7 @@ _RUNTIMES_BY_NAME = {
 
 
 class _Runtimes(Mapping[str, "Runtime"]):
-    """The runtimes of *rows* by name; a module is loaded when one of its runtimes is asked for."""
+    """The runtimes of *rows* by name. The module of a runtime is imported at its first use."""
 
     def __init__(self, rows: Mapping[str, RuntimeEntry]) -> None:
         self._rows = rows
@@ -72,9 +72,9 @@ class _Runtimes(Mapping[str, "Runtime"]):
 
 
 RUNTIMES: Mapping[str, Runtime] = _Runtimes(_RUNTIMES_BY_NAME)
-"""All that `--backend` takes, in the order in which `--backend auto` looks for them."""
+"""The values of `--backend`, in the order in which `--backend auto` tries them."""
 WRAPPED: Mapping[str, Runtime] = _Runtimes({**_RUNTIMES_BY_NAME, "nerdctl": RuntimeEntry("engines.engines")})
-"""Those, and one that only `wrap` starts: gpubind does not read its store of images."""
+"""`RUNTIMES`, and one that only `wrap` starts, because gpubind does not read its image store."""
 DOCUMENT_FORMATS = tuple(dict.fromkeys(document for row in _RUNTIMES_BY_NAME.values() for document in row.documents))
 """The formats that are documents, which outlive the command."""
 PLAN_FORMATS = (
@@ -88,7 +88,7 @@ PLAN_FORMATS = (
 )
 """The formats of `plan --format`."""
 ENV_RUNTIMES = tuple(name for name, row in _RUNTIMES_BY_NAME.items() if "-env" in row.forms)
-"""The runtimes that read options from variables, in the same order."""
+"""The runtimes that read options from variables, in the order of `RUNTIMES`."""
 ARGUMENT_FORMATS = tuple(name for name, row in _RUNTIMES_BY_NAME.items() if "" in row.forms)
 """The formats that are arguments, which a shell may need quoted."""
 
@@ -111,9 +111,7 @@ def runtime_of_format(plan_format: str) -> Runtime:
 
 
 def format_fits_runtime(name: str, plan_format: str) -> bool:
-    """Return whether *plan_format* is a format of the runtime *name*, or of another of its kind: Apptainer may be
-    called `singularity`.
-    """
+    """Return whether *plan_format* is one of *name* or of its module: Apptainer may be called `singularity`."""
     return any(
         row.module == _RUNTIMES_BY_NAME[name].module
         for candidate, row in _RUNTIMES_BY_NAME.items()

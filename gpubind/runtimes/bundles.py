@@ -1,8 +1,8 @@
-"""crun and runc: they start OCI bundles, a directory with a config.json, and a plan becomes edits of that file.
+"""crun and runc, which start OCI bundles: directories with a config.json. A plan becomes edits of that file.
 
-The bundle itself is never written to: a start has the edited config.json in a separate directory. Both runtimes make
-mount points in the root file system and leave them there; so what lands below /.gpubind gets a tmpfs, and of that
-the root file system keeps one empty directory.
+gpubind never writes to the bundle: it writes the edited config.json to a separate directory. Both runtimes leave the
+mount points that they make in the root file system. A tmpfs at /.gpubind therefore holds those of the plan, and the
+root file system keeps one empty directory.
 
 Source: OCI runtime-spec 1.2; crun(1) 1.21, runc(8) 1.1.15. Both were run.
 """
@@ -47,15 +47,13 @@ from gpubind.runtimes.runtime import (
 CONFIG = "config.json"
 GPUBIND_DIRECTORY = GPUBIND_LAYOUT.libdir.rpartition("/")[0]
 _GPUBIND_TMPFS = BundleMount(GPUBIND_DIRECTORY, "tmpfs", "tmpfs", ("nosuid", "nodev", "noexec", "ro", "mode=755"))
-"""Where the mount points below `GPUBIND_DIRECTORY` are made. Both runtimes make it read-only once all is mounted."""
+"""The tmpfs for mount points below `GPUBIND_DIRECTORY`. Both runtimes make it read-only after the last mount."""
 NODE_OPTIONS = ("bind", "nosuid", "noexec")
-"""Of a node that is bound: with `nodev` it could not be opened."""
+"""The options of a bound node. With `nodev` it could not be opened."""
 _CHOICES = ("gpus", "handed-on")
-"""The rules of a plan's variables that choose GPUs."""
+"""The rules of the plan's variables that choose GPUs."""
 HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
-"""NVIDIA's programs that docker's `--gpus` has runtimes run before the start: the plan takes their place."""
-
-
+"""NVIDIA's hooks, which docker's `--gpus` adds to a bundle. The plan replaces them."""
 _MIG_MANAGERS = ("/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-caps/nvidia-cap2")
 """The nodes to configure and to monitor MIG. Source: /proc/driver/nvidia-caps/mig-minors."""
 
@@ -103,7 +101,7 @@ class BundleRuntime(Runtime):
             () if is_rootless else nodes,
             edits.devices if is_ruled else (),
             env,
-            groups=() if is_rootless else tuple(sorted({node.gid for node in nodes if _is_closed(node)})),
+            groups=() if is_rootless else tuple(sorted({node.gid for node in nodes if _needs_group(node)})),
             without_hooks=HOOKS,
         )
         _need_utf8(bundle_edits)
@@ -117,10 +115,10 @@ class BundleRuntime(Runtime):
         )
 
     def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
-        """Return the whole command line. The edited config.json has the same name, in a directory of gpubind's: runc
-        reads no other. The container's name must differ from that of every other container of the user.
+        """Return the whole command line. runc reads only a file named config.json, so the edited one is in a separate
+        directory. The container's name must differ from those of the user's other containers.
 
-        Errors: `RuntimeLimitError` (code `unsayable-value`) for a word of the command that is not UTF-8.
+        Errors: `RuntimeLimitError` (code `unsayable-value`) for an argument that is not UTF-8.
         """
         bundle, argv = start.bundle, call.argv
         assert bundle is not None
@@ -138,7 +136,7 @@ class BundleRuntime(Runtime):
         return Command((call.program, *before, *run), start.caller.environ, StagedFile(CONFIG, text))
 
     def base_mounts(self, plan: Plan, start: Start) -> Optional[UserMounts]:
-        """Return what the bundle mounts of the host, and where its process starts. Its variables are the image's."""
+        """Return the bundle's binds and working directory. Its variables are the image's."""
         bundle = start.bundle
         if bundle is None:
             return None
@@ -154,7 +152,7 @@ class BundleRuntime(Runtime):
         return program.read(arguments, program.options)
 
     def _split(self, arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the user's own words: those for the runtime, which come before `run`, and those for `run`."""
+        """Return the user's arguments that belong before `run`, then those that belong after it."""
         of_run = {option.name for option in PROGRAMS[self.name].start().option_table.names.values()} - {"bundle"}
         after: dict[int, str] = {}
         for option in self.parse_user_options(arguments).options:
@@ -166,13 +164,12 @@ class BundleRuntime(Runtime):
         return prepared.arguments.document
 
 
-def _is_closed(node: DeviceNode) -> bool:
-    """Return whether a process needs the group of *node* to open it."""
+def _needs_group(node: DeviceNode) -> bool:
     return node.gid != 0 and node.mode & 0o006 != 0o006
 
 
 def _obstacle(mount: Mount, source: HostPath, bundle: Bundle, image: Tree) -> Optional[str]:
-    """Return why *mount* has no place: what the bundle itself mounts there or around it, or none can be made."""
+    """Return why *mount* has no place; empty if the bundle itself mounts that file there."""
     for bundle_mount in bundle.mounts:
         if bundle_mount.destination.rstrip("/") == mount.target:
             return "" if bundle_mount.source == source else "the bundle mounts something of its own there"
@@ -187,7 +184,7 @@ def _obstacle(mount: Mount, source: HostPath, bundle: Bundle, image: Tree) -> Op
 
 
 def _need_place(bundle: Bundle, image: Tree) -> None:
-    """Errors: `RuntimeLimitError` (code `read-only-rootfs`) where no place for the plan's files can be made."""
+    """Errors: `RuntimeLimitError` (code `read-only-rootfs`) if `GPUBIND_DIRECTORY` cannot be made."""
     if not bundle.is_writable and not image.has(GPUBIND_DIRECTORY):
         raise RuntimeLimitError(
             "read-only-rootfs",
@@ -204,7 +201,7 @@ def _mount(bind: Bind, is_directory: bool) -> BundleMount:
 
 
 def _need_utf8(edits: BundleEdits) -> None:
-    """Errors: `RuntimeLimitError`: strings of JSON are Unicode, and no escape stands for any other byte."""
+    """Errors: `RuntimeLimitError` for bytes that are not UTF-8, which JSON cannot express."""
     paths = [path for mount in edits.mounts for path in (mount.source, mount.destination)]
     for path in (*paths, *(node.target for node in edits.nodes)):
         if not is_utf8(path):
@@ -225,7 +222,7 @@ def _inside(path: str, directory: str) -> bool:
 
 
 class EngineRuntime(BundleRuntime):
-    """crun or runc for a container of an engine, whose later processes (`docker exec`) have no variables of a plan."""
+    """crun or runc for a container of an engine. Its later processes (`docker exec`) get no variables of the plan."""
 
     def __init__(self, name: str, loader_directories: tuple[str, ...]) -> None:
         super().__init__(name)
@@ -241,10 +238,10 @@ class EngineRuntime(BundleRuntime):
         return layout._replace(adds_variables=True)
 
     def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Optional[RuntimeArguments]:
-        """Return the config.json with *plan* in it, without variables that choose GPUs: only the nodes do, as with
-        NVIDIA's toolkit. A privileged container has all nodes, which are numbered differently.
+        """Return the config.json with *plan* in it, without variables that choose GPUs.
 
-        The rights over MIG as a whole are for containers that request them.
+        As with NVIDIA's toolkit, only nodes choose them: a privileged container has all nodes, numbered differently.
+        Only a container that requests them gets the nodes that manage MIG.
         """
         env = tuple(variable for variable in plan.env if variable.rule not in _CHOICES)
         bundle_variables = start.bundle.variables if start.bundle is not None else {}

@@ -1,8 +1,8 @@
 """Charliecloud's ch-run: needs no privilege, binds everything writable, and gives a container the host's whole /dev.
 
-It makes no mount point for a file, and one for a directory only where a tmpfs lies over the image (`-W`). So what the
-image has no place for comes with a directory of empty files, one for each such place: that directory is bound where
-the image has none, and then each file of the host onto its empty file. Nothing is written into the image.
+It makes no mount point for a file, and one for a directory only with a tmpfs over the image (`-W`). gpubind therefore
+makes a skeleton: a directory with an empty file for each path that the image lacks. ch-run binds the skeleton, and then
+each host file onto its empty file. Nothing is written to the image.
 
 Source: `ch-run --help` and `bin/ch_core.c`, `bin/ch-run.c`, `bin/ch_misc.c` of 0.38, which was run. 0.31 has no -W.
 """
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from gpubind.image.reference import ImageReference
 
 _OVERLAY_VERSION = (0, 32)
-"""The first that has -W."""
+"""The first version with -W."""
 _HIDDEN_BY_OVERLAY = "/srv"
-"""Of the host: with -W the tmpfs is mounted there, before image and binds are looked up."""
+"""The host's directory on which -W mounts the tmpfs, before ch-run looks up the image and the binds."""
 _IMAGE_ENV_FILE = "/ch/environment"
 """The variables of an image of Charliecloud, applied on the user's request: `NAME=VALUE` on each line."""
 GPUBIND_DIRECTORY = ContainerPath("/.gpubind")
@@ -72,7 +72,7 @@ class Charliecloud(Runtime):
     isolates_dev = False
 
     def identify(self, text: str) -> tuple[Runtime, Optional[tuple[int, ...]]]:
-        """`0.38` -> (0, 38). Without $USER it says nothing."""
+        """`0.38` -> (0, 38). Without $USER ch-run prints nothing."""
         match = re.search(r"(\d+)\.(\d+)", text)
         return self, tuple(int(part) for part in match.groups()) if match else None
 
@@ -96,12 +96,12 @@ class Charliecloud(Runtime):
         storage = (
             options.last("storage")
             or environ.get("CH_IMAGE_STORAGE")
-            or f"/var/tmp/{_user(environ, environ.get('HOME', ''))}.ch"
+            or f"/var/tmp/{_user_name(environ, environ.get('HOME', ''))}.ch"
         )
         return f"{storage}/img/{image.text.replace('/', '%').replace(':', '+')}"
 
     def mount_point_files(self, plan: Plan, start: Start) -> tuple[ContainerPath, ...]:
-        """Return the files for which the image has no place, and one can be made."""
+        """Return the targets that need an empty file in the skeleton, because the image lacks them."""
         if not _makes_mount_points(start) and not _has(start.tree, GPUBIND_DIRECTORY):
             return ()
         targets = (mount.target for mount in plan.mounts if mount.kind != "directory")
@@ -138,14 +138,14 @@ class Charliecloud(Runtime):
         )
 
     def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
-        """Return the whole command line. Errors: `RuntimeLimitError` (code `hidden-path`): -W hides the image."""
+        """Return the whole command line. Errors: `RuntimeLimitError` (code `hidden-path`) if -W hides the image."""
         if "-W" in arguments.options or "write-fake" in start.user.options.values:
             image_path = join(start.caller.working_directory or "/", call.image)
             _need_visible(start.tree.root if start.tree is not None else image_path)
         environ = start.caller.environ
         if "USER" not in environ:
-            # ch-run does not start without it; its caller has the name of the home directory, as nearly everywhere.
-            environ = changed(environ, values={"USER": _user(environ, start.caller.home or "")})
+            # ch-run does not start without it. The name of the home directory is nearly always the user's name.
+            environ = changed(environ, values={"USER": _user_name(environ, start.caller.home or "")})
         return Command(
             (call.program, *start.user.arguments, *arguments.options, call.image, "--", *start.in_directory(call)),
             environ,
@@ -162,13 +162,12 @@ class Charliecloud(Runtime):
         return make_base_mounts(binds, users, options.last("cd") or "/")
 
 
-def _user(environ: Mapping[str, str], home: str) -> str:
-    """Return the caller's name, as far as variables and the name of the *home* directory tell it."""
+def _user_name(environ: Mapping[str, str], home: str) -> str:
     return environ.get("USER") or environ.get("LOGNAME") or home.rpartition("/")[2] or "user"
 
 
 def _makes_mount_points(start: Start) -> bool:
-    """Return whether directories can be made in the container, and nothing of them stays in the image."""
+    """Return whether ch-run makes mount points outside the image."""
     return "write" not in start.user.options.values and (
         start.facts.version is None or start.facts.version >= _OVERLAY_VERSION
     )
@@ -179,9 +178,9 @@ def _has(image: Optional[Tree], path: str) -> bool:
 
 
 def _missing_place(image: Optional[Tree], target: str) -> Optional[ContainerPath]:
-    """Return the topmost directory above *target* for a bind of our directory; None if the file exists.
+    """Return the path for a bind of the skeleton: the topmost missing one of *target*; None if that exists.
 
-    An image that has an empty /.gpubind needs no overlay: ours is bound there.
+    It is /.gpubind even if the image has that directory: such an image needs no overlay.
     """
     if _has(image, target):
         return None
@@ -194,7 +193,7 @@ def _missing_place(image: Optional[Tree], target: str) -> Optional[ContainerPath
 
 
 def _resolve_target(image: Optional[Tree], target: str) -> ContainerPath:
-    """Return *target* without links of the image's in it: ch-run would follow an absolute one on the host."""
+    """Return *target* with the image's links resolved. ch-run would follow an absolute link on the host."""
     ancestor, suffix = target, ""
     while image is not None and ancestor != "/":
         resolved = image.resolve(ancestor)
@@ -205,7 +204,7 @@ def _resolve_target(image: Optional[Tree], target: str) -> ContainerPath:
 
 
 def _obstacle(mount: Mount, source: HostPath, start: Start) -> Optional[str]:
-    """Return why *mount* has no place: none can be made, or the host's own directory is there."""
+    """Return why *mount* has no place; empty if the host's directory provides that file."""
     if in_host_directory(mount):
         return "" if str(source) == mount.target else "ch-run binds the host's own directory there"
     image = start.tree
@@ -222,7 +221,7 @@ def _obstacle(mount: Mount, source: HostPath, start: Start) -> Optional[str]:
 
 
 def _require_mount_points(plan: Plan, edits: Edits, start: Start) -> None:
-    """Errors: `RuntimeLimitError` (code `no-place`) where the driver's own directory cannot be made."""
+    """Errors: `RuntimeLimitError` (code `no-place`) if a required mount has no place."""
     bound = {bind.target for bind in edits.binds}
     lost = next((mount for mount in plan.mounts if mount.required and mount.target not in bound), None)
     if lost is not None and not lost.target.startswith(HOST_DIRECTORIES) and not _makes_mount_points(start):
@@ -249,10 +248,10 @@ def _need_visible(path: str) -> None:
 
 
 def _environment(plan: Plan, start: Start) -> dict[str, Optional[str]]:
-    """Return the value of each variable for the options; None: it is taken away.
+    """Return the value of each variable for the options; None for one to be removed.
 
-    ch-run passes the caller's environment on, and puts the value that a variable has by then where an item of a list
-    is its name after a `$`; an item of nothing it leaves out. So a list begins with the name.
+    ch-run passes the caller's environment on. In a list, it replaces an item `$NAME` with the variable's current value
+    and drops empty items. A list therefore begins with `$NAME`.
     """
     lists = {variable.name for variable in plan.env if is_added_to(plan, variable.name)}
     users: dict[str, Optional[str]] = {
@@ -264,7 +263,7 @@ def _environment(plan: Plan, start: Start) -> dict[str, Optional[str]]:
 
 
 def _user_value_reference(name: str, start: Start) -> str:
-    """Return what stands for the value that the user gives to *name*."""
+    """Return `$NAME` for the user's value of *name*, or that value itself where ch-run would not expand `$NAME`."""
     options = start.user.options
     from_image = name == "LD_LIBRARY_PATH" and "" in (*options.all("set-env"), *options.all("set-env0"))
     if not (from_image or "env-no-expand" in options.values):
@@ -276,7 +275,6 @@ def _user_value_reference(name: str, start: Start) -> str:
 
 
 def _user_value(start: Start, name: str) -> Optional[str]:
-    """Return the value of *name* by --set-env, else the caller's, unless --unset-env removes it."""
     callers = None if CH_RUN.hides_caller_variable(start, name) else start.caller.environ.get(name)
     return start.user.options.env.get(name, callers)
 

@@ -5,7 +5,7 @@ Every runtime starts from the same edits, and renders them: as arguments, as a s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Callable, Optional
 
 from gpubind.errors import RuntimeLimitError
@@ -38,9 +38,8 @@ class Edits(NamedTuple):
     devices: tuple[DeviceNode, ...]
     env: tuple[EnvVar, ...]
     decisions: tuple[Decision, ...]
-    """About the mounts that have no place in the container."""
+    """About the mounts that have no place in the container, as the findings are."""
     findings: tuple[Finding, ...]
-    """About the same."""
 
 
 class RuntimeArguments(NamedTuple):
@@ -70,9 +69,8 @@ def make_edits(
 ) -> Edits:
     """Return the edits of *plan*, with its generated files where they are *staged*.
 
-    *binds* are the user's own, which take precedence: see `_covering_bind_reason`. *obstacle* returns why else a mount
-    with that source has no place; empty if the container has the very file anyway. A generated file that is not staged
-    is left out.
+    *binds* are the user's, which take precedence. *obstacle* returns another reason why a mount with that source has no
+    place; empty if the container already has the file. A generated file that is not staged is left out.
     """
     user_binds = tuple(binds)
     planned: list[Bind] = []
@@ -93,10 +91,9 @@ def make_edits(
 
 
 def _covering_bind_reason(mount: Mount, source: HostPath, binds: Iterable[UserBind]) -> Optional[str]:
-    """Return why *binds*, the user's own, leave no place for *mount*; None if its place is not inside one of them.
+    """Return the reason if one of the user's *binds* covers the target of *mount*; empty if it provides the same file.
 
-    The user's bind takes precedence. A mount point made inside it would be made on the host, by root's command as root.
-    The reason is empty where the bind provides the very file. A bind of the root covers nothing.
+    A mount point inside such a bind would be made on the host. A bind of the root covers nothing.
     """
     for bind in reversed(tuple(binds)):
         bound_path = bind.target.rstrip("/")
@@ -121,10 +118,9 @@ def binds_at_same_path(paths: Iterable[str]) -> tuple[UserBind, ...]:
 def make_base_mounts(
     binds: Iterable[UserBind], variables: Mapping[str, str], directory: str, unseen: tuple[str, ...] = ()
 ) -> UserMounts:
-    """Return the own mounts of a container that starts in *directory*, with *binds*.
+    """Return the mounts and variables, without a plan, of a container that starts in *directory* with *binds*.
 
-    *variables* has the values of PATH, LD_LIBRARY_PATH, LD_PRELOAD and `PROGRAM_VARIABLES` in that container without a
-    plan.
+    *variables* has the container's values of PATH, LD_LIBRARY_PATH, LD_PRELOAD and `PROGRAM_VARIABLES`.
     """
     env = [EnvVar("PATH", "set", variables.get("PATH", ""), None, "user")]
     if variables.get("LD_LIBRARY_PATH"):
@@ -184,7 +180,7 @@ def unsupported_value(
 
 
 def is_utf8(text: str) -> bool:
-    """Return whether all of *text* was UTF-8: what was not stands there as surrogate escapes."""
+    """Return whether *text* was UTF-8: Python decodes other bytes as surrogate escapes."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -207,26 +203,19 @@ def shared_dev_findings(plan: Plan, case: Optional[str] = None) -> Iterator[Find
         yield finding("devices-not-isolated", subject="/dev", case=case, vendor=vendor_of(plan))
 
 
-def _no_mount_point_findings(decisions: Iterable[Decision], plan: Plan) -> Iterator[Finding]:
-    """Yield the finding about mounts of *plan* without a place in the container, if there are any.
-
-    A note if all of them are for capabilities by default. An error if the driver is of no use without one of them.
-    """
-    unplaced = {
-        decision.target or decision.subject: decision for decision in decisions if decision.rule == NO_MOUNT_POINT
-    }
-    if not unplaced:
+def _no_mount_point_findings(decisions: Sequence[Decision], plan: Plan) -> Iterator[Finding]:
+    if not decisions:
         return
-    mounts = [mount for mount in plan.mounts if mount.target in unplaced]
-    needed = any(mount.required for mount in mounts)
+    targets = sorted({decision.subject for decision in decisions})
+    mounts = [mount for mount in plan.mounts if mount.target in targets]
     by_default = not plan.request.caps_named and all(mount.capability in DEFAULT_EXTRAS for mount in mounts)
-    severity: Severity = "error" if needed else "note" if by_default else "warning"
+    severity: Severity = "error" if any(mount.required for mount in mounts) else "note" if by_default else "warning"
     yield finding(
         NO_MOUNT_POINT,
         subject="mounts",
         severity=severity,
-        vendor=mounts[0].vendor if mounts else None,
-        where=", ".join(sorted(unplaced)),
-        files=with_count(len(unplaced), "file"),
-        detail=next(iter(unplaced.values())).detail,
+        vendor=mounts[0].vendor,
+        where=", ".join(targets),
+        files=with_count(len(targets), "file"),
+        detail=decisions[0].detail,
     )

@@ -1,11 +1,11 @@
-"""Enroot: containers by their names, each a directory of the user's own, and squashfs files. Needs a user namespace.
+"""Enroot: starts named containers, which are directories of the user, and squashfs files. Needs a user namespace.
 
---mount takes the fields of a line of fstab, with colons between them: so a bind is read-only, and its mount point is
-made. Only files and --env set variables of a container. Commands run in a login shell, whose scripts replace PATH: so
-programs land in /usr/bin. /dev is the host's, whole, unless the site or the user restricts it.
+--mount takes the fields of an fstab line, separated by colons: it can bind read-only and make the mount point. Only
+files and --env set variables of a container. Commands run in a login shell, whose scripts replace PATH: so programs go
+to /usr/bin. The container has the host's whole /dev, unless the site or the user restricts it.
 
-Where NVIDIA_VISIBLE_DEVICES asks for it, Enroot's own hook brings the driver by nvidia-container-cli, and ends the
-start where that is missing. The plan takes its place: for the hook, that variable is `void`.
+If NVIDIA_VISIBLE_DEVICES requests it, Enroot's hook provides the driver by nvidia-container-cli, and ends the start if
+that is missing. The plan replaces the hook: for the hook, that variable is `void`.
 
 Source: Enroot 4.1.2, which was run: `enroot.in`, `src/runtime.sh`, `bin/enroot-mount.c`, `bin/enroot-switchroot.c`,
 `conf/hooks/`, `conf/mounts/`.
@@ -43,9 +43,9 @@ NODE_OPTIONS = "x-create=auto,bind,rw,nosuid,noexec,private"
 """The options with which Enroot's own hook binds nodes where /dev is restricted. `nodev` would keep them closed."""
 GPUBIND_DIRECTORY = GPUBIND_LAYOUT.libdir.rpartition("/")[0]
 GPUBIND_TMPFS = f"tmpfs:{GPUBIND_DIRECTORY}:tmpfs:x-create=dir,nosuid,nodev,noexec,mode=755,private"
-"""Where the mount points below `GPUBIND_DIRECTORY` are made: of these, the container's directory keeps none."""
+"""The tmpfs for mount points below `GPUBIND_DIRECTORY`: none of them stays in the container's directory."""
 _HOST_DIRECTORIES = ("/dev", "/proc", "/sys")
-"""Directories of the host that every container has; /dev, where it is not restricted."""
+"""Directories of the host that every container has; /dev only if it is not restricted."""
 
 
 class Enroot(Runtime):
@@ -71,15 +71,15 @@ class Enroot(Runtime):
 
     def hides_caller_variable(self, start: Start, name: str) -> bool:
         """Return whether the caller's value stays outside. The one for Enroot's hook chooses there, not inside."""
-        return name != NVIDIA_VISIBLE_DEVICES and _variables(start).get(name) != start.caller.environ.get(name)
+        return name != NVIDIA_VISIBLE_DEVICES and _base_variables(start).get(name) != start.caller.environ.get(name)
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
-        layout = GPUBIND_LAYOUT._replace(isolated=_is_restricted(start))
+        layout = GPUBIND_LAYOUT._replace(isolated=_has_restricted_dev(start))
         return layout._replace(bindir=ContainerPath("/usr/bin"), bindir_on_path=True)
 
     def wants_compat32(self, start: Start) -> bool:
-        """Return whether Enroot's hook would run, and bring 32-bit libraries: they are among `all`, too."""
-        variables = _variables(start)
+        """Return whether Enroot's hook would provide 32-bit libraries, which `all` includes."""
+        variables = _base_variables(start)
         visible, caps = (
             _setting(start, name) or variables.get(name, "") for name in (NVIDIA_VISIBLE_DEVICES, CAPS_VARIABLE)
         )
@@ -87,7 +87,7 @@ class Enroot(Runtime):
 
     def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
         """Return the options for *plan*. Errors: `RuntimeLimitError` (code `unsayable-value`)."""
-        is_restricted = _is_restricted(start)
+        is_restricted = _has_restricted_dev(start)
         edits = make_edits(
             plan, stage.files, _binds(start), lambda mount, source: _obstacle(mount, source, is_restricted)
         )
@@ -120,17 +120,17 @@ class Enroot(Runtime):
         )
 
     def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
-        """Return the whole command line. The image's own /etc/rc, where it has one, gets the command, as always."""
+        """Return the whole command line. The image's /etc/rc, if there is one, gets the command as always."""
         argv = (start.shell, *call.argv) if call.action == "shell" else call.argv
         line = (call.program, "start", *start.user.arguments, *arguments.options, call.image, *argv)
         hook = {NVIDIA_VISIBLE_DEVICES: "void"} if any("/libcuda.so" in bind.target for bind in arguments.binds) else {}
         return Command(line, changed(start.caller.environ, values=hook))
 
     def base_mounts(self, plan: Plan, start: Start) -> UserMounts:
-        variables = _variables(start)
+        variables = _base_variables(start)
         variable_names = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", *PROGRAM_VARIABLES)
         users = {name: variables[name] for name in variable_names if name in variables}
-        shared = _HOST_DIRECTORIES[1:] if _is_restricted(start) else _HOST_DIRECTORIES
+        shared = _HOST_DIRECTORIES[1:] if _has_restricted_dev(start) else _HOST_DIRECTORIES
         unseen = tuple(f"--conf={value}" for value in start.user.options.all("conf"))
         return make_base_mounts((*binds_at_same_path(shared), *_binds(start)), users, variables.get("HOME", ""), unseen)
 
@@ -140,8 +140,7 @@ def _setting(start: Start, name: str) -> str:
     return enroot_files.setting(name, changed(start.caller.environ, values=uid), start.facts.texts)
 
 
-def _is_restricted(start: Start) -> bool:
-    """Return whether the container's /dev has only a few nodes."""
+def _has_restricted_dev(start: Start) -> bool:
     names = ("ENROOT_RESTRICT_DEV", "ENROOT_UNSHARE_IPC")
     return "ipc" in start.user.options.values or any(_setting(start, name) for name in names)
 
@@ -150,14 +149,13 @@ def _image_text(start: Start, path: str) -> str:
     return (start.tree.text(path) if start.tree is not None else None) or ""
 
 
-def _variables(start: Start, environ: Optional[Mapping[str, str]] = None) -> dict[str, str]:
-    """Return the variables of the container without a plan, for a caller with *environ*."""
+def _base_variables(start: Start, environ: Optional[Mapping[str, str]] = None) -> dict[str, str]:
     environ = start.caller.environ if environ is None else environ
     return {**_images_variables(start, environ), **_users_variables(start, environ)}
 
 
 def _users_variables(start: Start, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return those that the user and the site set: --env, and the files of environ.d."""
+    """Return the variables of --env and of the files in environ.d."""
     user_env = start.runtime.user_option_values(start.user.arguments, environ).env
     return enroot_files.container_variables(environ, start.facts.texts, "", user_env)
 
@@ -167,7 +165,7 @@ def _images_variables(start: Start, environ: Mapping[str, str]) -> dict[str, str
 
 
 def _binds(start: Start) -> Iterator[UserBind]:
-    """Yield the binds of the image, the site and the user; not those of the host's own directories."""
+    """Yield the binds of the image, the site and the user, without those of `_HOST_DIRECTORIES`."""
     directory = start.caller.working_directory or "/"
     user_binds = enroot_files.user_binds(start.user.options.all("mount"), directory)
     site_binds = enroot_files.site_binds(start.caller.environ, start.facts.texts, _image_text(start, "/etc/fstab"))
@@ -179,7 +177,7 @@ def _binds(start: Start) -> Iterator[UserBind]:
 
 
 def _obstacle(mount: Mount, source: HostPath, is_restricted: bool) -> Optional[str]:
-    """Return why *mount* has no place in a directory of the host; empty where that has the file."""
+    """Return why *mount* has no place in a directory of the host; empty if that provides the file."""
     top = next((path for path in _HOST_DIRECTORIES if mount.target.startswith(f"{path}/")), None)
     if top is None or (top == "/dev" and is_restricted):
         return None
@@ -187,10 +185,10 @@ def _obstacle(mount: Mount, source: HostPath, is_restricted: bool) -> Optional[s
 
 
 def _for_hook(start: Start) -> dict[str, str]:
-    """Return the value of `NVIDIA_VISIBLE_DEVICES` in the container, where it comes from the caller's variable."""
+    """Return the container's `NVIDIA_VISIBLE_DEVICES` if its value comes from the caller's variable."""
     name = NVIDIA_VISIBLE_DEVICES
-    value = _variables(start).get(name, "")
-    with_ours = _variables(start, changed(start.caller.environ, values={name: "void"})).get(name, "")
+    value = _base_variables(start).get(name, "")
+    with_ours = _base_variables(start, changed(start.caller.environ, values={name: "void"})).get(name, "")
     return {} if value == with_ours else {name: value}
 
 

@@ -1,4 +1,4 @@
-"""Enroot's own files: its settings, the variables of a container, and mounts in fstab's form. Pure.
+"""Enroot's files: its settings, the variables of a container, and mounts in the format of fstab. Pure.
 
 Source: Enroot 4.1.2, which was run: `enroot.in` (config::load, config::fini), `src/common.sh` (envsubst, envfmt),
 `src/runtime.sh` (_do_environ, _do_mounts_init), `bin/enroot-mount.c` (mount_fstab, ismntopt), `bin/compat.h`.
@@ -30,7 +30,7 @@ _OPTION = re.compile(
     r"async|(dir)?sync|r?bind|defaults|loud|silent|remount|r[ow]|r?(private|shared|slave|unbindable)|"
     r"x-(create=(auto|dir|file)|detach|move)"
 )
-"""A word that is a mount option where a field is missing."""
+"""A field that Enroot takes for mount options where an earlier field is missing."""
 
 
 def patterns(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -44,7 +44,7 @@ def patterns(environ: Mapping[str, str]) -> tuple[str, ...]:
 def setting(name: str, environ: Mapping[str, str], texts: Mapping[str, str]) -> str:
     """Return the setting *name*: the caller's variable, else that of the configuration in *texts*; empty if it is off.
 
-    UID of *environ* is the caller. A value that only a shell could tell counts as none.
+    UID in *environ* is the caller's. A value that only a shell can evaluate is ignored.
     """
     value = environ.get(name) or _read_settings(environ, texts).get(name, "")
     return "" if name.startswith("ENROOT_") and _OFF.fullmatch(value) is not None else value
@@ -59,7 +59,7 @@ def data_path(environ: Mapping[str, str], texts: Mapping[str, str]) -> str:
 def container_variables(
     environ: Mapping[str, str], texts: Mapping[str, str], images: str, users: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the variables of a container: of /etc/environment in *images*, of environ.d, and of *users*' --env.
+    """Return the variables of a container: of *images* (/etc/environment), of environ.d, and of *users* (--env).
 
     `${NAME}` in a file is the variable of the host's *environ*. A later value replaces an earlier one.
     """
@@ -75,7 +75,7 @@ def container_variables(
 
 
 def unquoted(value: str) -> str:
-    """Return *value* of a variable as Enroot passes it on: without the quotes around it."""
+    """Return *value* without the quotes around it, which Enroot removes."""
     match = _QUOTED.fullmatch(value)
     return match[1] if match is not None else value
 
@@ -104,7 +104,7 @@ def _xdg(environ: Mapping[str, str], name: str, default: str) -> str:
 
 
 def _read_settings(environ: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of the configuration in *texts*; of several values the first."""
+    """Return the settings of the configuration in *texts*; the first of several values is used."""
     settings: dict[str, str] = {}
     for path, text in texts.items():
         if not any(fnmatchcase(path, pattern) for pattern in _CONFIGS):
@@ -118,7 +118,7 @@ def _read_settings(environ: Mapping[str, str], texts: Mapping[str, str]) -> dict
 
 
 def _expanded(value: str, variable: Callable[[str], str]) -> Optional[str]:
-    """Return *value* as a shell's `echo` prints it; None if it does more than name variables and the user."""
+    """Return *value* as a shell's `echo` prints it; None if it has more than variables and `id`."""
 
     def replaced(match: re.Match[str]) -> str:
         name = match[1] or match[2] or {"id -u": "UID", "id -un": "USER"}[match[3]]

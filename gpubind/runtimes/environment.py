@@ -38,9 +38,9 @@ class BaseEnvironment(NamedTuple):
 def compose(operations: Iterable[EnvVar], values: BaseEnvironment) -> dict[str, Optional[str]]:
     """Return the value of each variable that *operations* change, in their order; None for one to be removed.
 
-    The user's own value takes precedence over one that is set. A search path is the user's or caller's directories,
-    then the plan's, then the image's, then what is appended. PATH is only one of theirs, inside the plan's. No element
-    is empty, for that would mean the current directory, and none of the image's is one of the plan's.
+    The user's own value takes precedence over one that is set. A search path has the user's or caller's directories,
+    then the plan's, then the image's, then the appended ones. PATH has the user's or else the image's, between the
+    plan's. No element is empty, because that would mean the current directory. No image directory is one of the plan's.
     """
     by_name: dict[str, list[EnvVar]] = {}
     for operation in operations:
@@ -64,7 +64,7 @@ def is_added_to(plan: Plan, name: str) -> bool:
 
 
 def set_variables(env: Mapping[str, Optional[str]]) -> tuple[tuple[str, str], ...]:
-    """Return those variables of *env* that the container is to have."""
+    """Return the variables of *env* without those to be removed."""
     return tuple((name, value) for name, value in env.items() if value is not None)
 
 
@@ -101,9 +101,8 @@ def search_path(name: str, operations: Iterable[EnvVar], values: BaseEnvironment
 def base_variables(
     operations: Sequence[EnvVar], users: Mapping[str, Optional[str]], passed: Mapping[str, str] = _NONE
 ) -> tuple[EnvVar, ...]:
-    """Return what *users*, as in `BaseEnvironment`, and the caller's *passed* variables do to a container's own
-    mounts: to its search paths, and to the variables that decide where Python looks, and how ROCm.
-    *operations* are the plan's.
+    """Return the search paths, HOME and `PROGRAM_VARIABLES` of a container without a plan. *users* is as in
+    `BaseEnvironment`, *passed* has the caller's variables, and *operations* are the plan's.
     """
     env: list[EnvVar] = []
     if passed.get("LD_PRELOAD") and "LD_PRELOAD" not in users:
@@ -129,7 +128,7 @@ def _elements(value: Optional[str]) -> list[str]:
 
 
 def _final_value(name: str, operations: Iterable[EnvVar], has_value: bool) -> dict[str, Optional[str]]:
-    """Return what the last of *operations* leaves; a default, only where nothing *is there* before it."""
+    """Return the value after *operations*. A default applies only if there is no value before it."""
     values: dict[str, Optional[str]] = {}
     for operation in operations:
         if operation.op != "default" or not (has_value or values.get(name)):

@@ -1,4 +1,4 @@
-"""GPUs that the caller's variables choose, and that a container does not get: the findings `lost-choice`."""
+"""The finding `lost-choice`: the caller's variables choose other GPUs than the container gets."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _VENDORS: Mapping[str, Vendor] = {
 def choice_outside(
     plan: Plan, environ: Mapping[str, str], is_outside: Callable[[str], bool], case: str = "outside"
 ) -> Iterator[Finding]:
-    """Yield the variables of *environ* that stay outside the container, and that name fewer than its GPUs.
+    """Yield a finding for each variable of *environ* that *is_outside* the container and names fewer than its GPUs.
 
-    *case* says why they do.
+    *case* is the case of the finding.
     """
     if plan.request.gpus is not None or plan.request.cdi_devices:
         return
@@ -40,7 +40,7 @@ def choice_outside(
 
 
 def choice_of_others(plan: Plan, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield the variables of *environ* that later commands bring into an instance, where they mean other GPUs."""
+    """Yield a finding for each variable of *environ* that means other GPUs to later commands in an instance."""
     renumbered = {variable.name for variable in plan.env if variable.op == "set"} if plan.isolated else set()
     for name, value, gpus in _chosen(plan, environ):
         names = split_visible(value)
@@ -53,7 +53,7 @@ def choice_of_others(plan: Plan, environ: Mapping[str, str]) -> Iterator[Finding
 
 
 def choice_by_count(plan: Plan, environ: Mapping[str, str], option: str) -> Iterator[Finding]:
-    """Yield the variables of *environ* that name other GPUs than the first ones, which *option* gives by a count."""
+    """Yield a finding for each variable of *environ* that names other GPUs than *option* gives by a count."""
     for name, value, gpus in _chosen(plan, environ):
         names = split_visible(value)
         if hides_all(names):
@@ -65,9 +65,9 @@ def choice_by_count(plan: Plan, environ: Mapping[str, str], option: str) -> Iter
 
 
 def _is_same_inside(name: str, gpus: Sequence[Gpu], plan: Plan) -> bool:
-    """Return whether *name* means the same GPU where only *gpus* are, counted from 0: so does a UUID of theirs.
+    """Return whether *name* means the same GPU in a container with only *gpus*, numbered from 0.
 
-    So does a name that no GPU of *plan* is known to have.
+    True for a name that no GPU of *plan* has.
     """
     gpu_id = parse_gpu_id(name)
     vendor_gpus = [gpu for gpu in plan.gpus if gpu.vendor == gpus[0].vendor]
@@ -79,7 +79,7 @@ def _is_same_inside(name: str, gpus: Sequence[Gpu], plan: Plan) -> bool:
 
 
 def _chosen(plan: Plan, environ: Mapping[str, str]) -> Iterator[tuple[str, str, list[Gpu]]]:
-    """Yield each variable of *environ* that chooses GPUs, with the GPUs of *plan* that it is about."""
+    """Yield (name, value, chosen GPUs of its vendor) for each variable of *environ* that chooses GPUs."""
     for name, vendor in _VENDORS.items():
         gpus = [gpu for gpu in plan.gpus if gpu.vendor == vendor and gpu.chosen]
         if name in environ and gpus:

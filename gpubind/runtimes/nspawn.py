@@ -22,9 +22,9 @@ from gpubind.runtimes.environment import PROGRAM_VARIABLES, BaseEnvironment, com
 from gpubind.runtimes.runtime import NO_STAGE, Command, Runtime, RuntimeLimits, Stage, Start, StartCall
 
 _AUTOPIPE_VERSION = (256,)
-"""From here on nspawn itself tells a terminal from a pipe, without losing what comes through the latter."""
-_CHANGED_VALUE = re.compile(r"[\ud800-\udfff\x00-\x08\x0b-\x1f\x7f]")
-"""Refused by nspawn in a variable: control characters, and what is not UTF-8."""
+"""The first version that distinguishes a terminal from a pipe without losing the pipe's data."""
+_REFUSED_VALUE = re.compile(r"[\ud800-\udfff\x00-\x08\x0b-\x1f\x7f]")
+"""The characters that nspawn refuses in a variable: control characters, and bytes that are not UTF-8."""
 
 
 class Nspawn(Runtime):
@@ -43,8 +43,10 @@ class Nspawn(Runtime):
         return self, (int(match[1]),) if match else None
 
     def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
-        """Return the options for *plan*. Errors: `RuntimeLimitError` for what they cannot say, and for callers other
-        than root (code `not-root`).
+        """Return the options for *plan*.
+
+        Errors: `RuntimeLimitError` for values that no option can express, and for callers other than root (code
+        `not-root`).
         """
         if start.caller.uid:
             raise RuntimeLimitError(
@@ -61,14 +63,13 @@ class Nspawn(Runtime):
             options.append(f"--bind={escaped(node.source)}:{escaped(node.target)}")
         env = compose(plan.env, BaseEnvironment(start.user.options.env, images=library_path(plan)))
         for name, value in set_variables(env):
-            if _CHANGED_VALUE.search(value):
+            if _REFUSED_VALUE.search(value):
                 raise unsupported_value(name, "systemd-nspawn refuses control characters, and what is not UTF-8")
             options.append(f"--setenv={name}={value}")
         return RuntimeArguments(tuple(options), edits.binds, set_variables(env), edits.decisions, edits.findings)
 
     def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
-        """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
-        # By default it is called as the image is, and two of one name cannot be there at once.
+        # The default name is the image's, and two containers cannot have one name.
         name = () if start.user.options.all("machine") else (f"--machine=gpubind-{call.unique_name}",)
         options = ("-q", *name, *start.user.arguments, *arguments.options, f"--directory={call.image}")
         return Command((call.program, *options, "--", *start.in_directory(call)), start.caller.environ)
@@ -90,7 +91,7 @@ def _user_binds(start: Start) -> tuple[UserBind, ...]:
 
 
 def _container_options(start: Start) -> Iterator[str]:
-    """Yield what every container is started with, where the user does not say otherwise."""
+    """Yield the default options, without those that the user's options replace."""
     user_options = start.user.options.values
     yield from ("--register=no", "--keep-unit")
     if not {"volatile", "ephemeral"} & user_options.keys():
@@ -100,11 +101,8 @@ def _container_options(start: Start) -> Iterator[str]:
     if not {"boot", "as-pid2"} & user_options.keys():
         yield "--as-pid2"
     if not {"console", "pipe", "boot"} & user_options.keys():
-        yield (
-            "--console=autopipe"
-            if start.facts.version is None or start.facts.version >= _AUTOPIPE_VERSION
-            else "--pipe"
-        )
+        is_older = start.facts.version is not None and start.facts.version < _AUTOPIPE_VERSION
+        yield "--pipe" if is_older else "--console=autopipe"
 
 
 def escaped(path: str) -> str:

@@ -1,7 +1,7 @@
 """PRoot: no privilege and no namespace; it rewrites the paths of a program's system calls.
 
-`-R` brings the host's /dev, /proc, /sys, /tmp, home and user database. It has no read-only bind, none for a single node
-next to a whole /dev, and no option for variables: they stand in its own environment, which the program inherits.
+`-R` provides the host's /dev, /proc, /sys, /tmp, home and user database. PRoot has no read-only bind, cannot restrict
+/dev to single nodes, and has no option for variables: the program inherits PRoot's environment.
 
 Source: `proot --help` of 5.1.0, which was run; `src/path/binding.c` (a colon always ends the source).
 """
@@ -63,8 +63,7 @@ class Proot(Runtime):
         return RuntimeArguments(tuple(options), edits.binds, set_variables(env), edits.decisions, findings, unset)
 
     def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
-        """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
-        place = () if start.user.options.last("cwd") is not None else ("-w", _directory(start))
+        place = () if start.user.options.last("cwd") is not None else ("-w", _start_directory(start))
         options = (*place, *start.user.arguments, *arguments.options)
         argv = (call.program, "-R", call.image, *options, *start.in_directory(call))
         return Command(argv, changed(start.caller.environ, unset=arguments.unset, values=dict(arguments.env)))
@@ -73,10 +72,10 @@ class Proot(Runtime):
         home = start.caller.environ.get("HOME", "")
         paths = (*HOST_DIRECTORIES, *HOST_FILES, *([home] if home in start.caller.directories else ()))
         binds = (*binds_at_same_path(paths), *parse_user_binds(start.user.options.all("bind")))
-        return make_base_mounts(binds, start.caller.environ, start.user.options.last("cwd") or _directory(start))
+        return make_base_mounts(binds, start.caller.environ, start.user.options.last("cwd") or _start_directory(start))
 
     def render(self, form: str, prepared: PreparedStart, *, quoted: bool = False) -> str:
-        """Return the words that take the place of `proot`: a command line has no other way to set a variable."""
+        """Return a command line of env(1) that starts `proot`, which has no option for variables."""
         arguments = prepared.arguments
         variables = (
             *(f"--unset={name}" for name in arguments.unset),
@@ -87,12 +86,11 @@ class Proot(Runtime):
 
 
 def _obstacle(mount: Mount, source: HostPath) -> Optional[str]:
-    """Return an empty reason for a file that a directory of the host provides at its place: it needs no bind."""
+    """Return an empty reason for a file that a directory of the host already provides."""
     return "" if in_host_directory(mount) and str(source) == mount.target else None
 
 
-def _directory(start: Start) -> str:
-    """Return where the program starts: the caller's directory, if the container has it."""
+def _start_directory(start: Start) -> str:
     working, home = start.caller.working_directory or "/", start.caller.environ.get("HOME", "")
     inside = any(f"{working}/".startswith(f"{path}/") for path in (*HOST_DIRECTORIES, home) if path)
     return normpath(working) if inside or (start.tree is not None and start.tree.has(working)) else "/"

@@ -1,4 +1,4 @@
-"""A runtime, `Runtime`: the base class of each, with everything that the rest of gpubind asks of one."""
+"""`Runtime`, the base class of all container runtimes, and the facts and the parts of a start."""
 
 from __future__ import annotations
 
@@ -66,27 +66,27 @@ class StartCall(NamedTuple):
     """The container to start."""
 
     program: str
-    """The runtime's own: a path, or a name."""
+    """The runtime's program: a path or a name."""
     action: Action
     image: str
     """As the user gives it."""
     argv: tuple[str, ...]
     """The command in the container, with its arguments."""
     unique_name: str = "ID"
-    """In the name of this start only."""
+    """A string for the container's name that no other start has."""
     stdin_is_terminal: Optional[bool] = False
-    """Whether standard input is one."""
+    """None if unknown."""
 
 
 PullPolicy = Literal["missing", "always", "newer", "never"]
 
 
 class PullCommand(NamedTuple):
-    """The command with which a runtime gets an image, by the user's own options."""
+    """The command by which a runtime pulls an image, with the user's options."""
 
     policy: PullPolicy
-    """`always`: before each start; `missing`: where its store does not have the image; `newer`: there, and in silence
-    where it has one."""
+    """`always`: pull before each start; `missing`: only if the store lacks the image; `newer`: as `missing`, but if the
+    store has the image, pull it without progress output."""
     args: tuple[str, ...]
     """The command line, after the program."""
     prints_name: bool
@@ -100,7 +100,7 @@ class PullCommand(NamedTuple):
 
 
 STAGED_DIRECTORY = "<generated>"
-"""The word of a command that stands for the directory in which its file is."""
+"""The argument of a command that is replaced with the directory of its staged file."""
 
 
 class StagedFile(NamedTuple):
@@ -114,11 +114,11 @@ class Command(NamedTuple):
     """The program that replaces this process."""
 
     argv: tuple[str, ...]
-    """The program, a path, or a name where a dry run does not find it; and its arguments."""
+    """The program and its arguments. The program is a path, or a name if a dry run does not find it."""
     environ: Mapping[str, str]
     """The environment of the program."""
     file: Optional[StagedFile] = None
-    """A file that must be written first, to an empty directory, which replaces the word `<generated>`."""
+    """A file to be written first, to an empty directory that replaces the argument `<generated>`."""
     findings: tuple[Finding, ...] = ()
     """Everything that the command line would report about this start."""
     changed: bool = True
@@ -126,11 +126,11 @@ class Command(NamedTuple):
 
 
 class CallerFacts(NamedTuple):
-    """Who starts a container, and from where."""
+    """The caller of a start."""
 
     environ: Mapping[str, str] = MappingProxyType({})
     home: Optional[str] = None
-    """As the user database has it."""
+    """The home directory of the user database."""
     working_directory: Optional[str] = None
     """None if that directory is gone."""
     directories: frozenset[str] = frozenset()
@@ -138,38 +138,38 @@ class CallerFacts(NamedTuple):
     uid: Optional[int] = None
     """None if no container is started here."""
     is_root: bool = True
-    """Whether the caller is root of the host; of a recorded one, who recorded it."""
+    """Whether the caller is root on the host. For a recorded host, the caller is who recorded it."""
     has_terminal: bool = False
     """Whether standard input, output and errors are a terminal."""
     on_host: bool = False
-    """Whether the planned host is this machine: only there the access of the caller to its files is known."""
+    """Whether the planned host is this machine: only then is the caller's access to its files known."""
 
 
 class RuntimeFacts(NamedTuple):
-    """The host, as far as the runtime reads it."""
+    """The facts of the host on which the runtime depends."""
 
     version: Optional[tuple[int, ...]] = None
-    """Of its program; None if that could not be asked."""
+    """The version of its program; None if unknown."""
     site_config: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     """Its configuration file: directive -> values."""
     texts: Mapping[str, str] = MappingProxyType({})
-    """The texts of the runtime's `texts` that exist on this host, by path, in their order."""
+    """The contents of this host's files that match the runtime's `texts`, by path, in order."""
     architecture: Optional[str] = None
-    """The machine of the host, by uname."""
+    """The host's machine name, from uname(2)."""
     nodes: tuple[HostPath, ...] = ()
-    """The runtime's `nodes` that exist on this host."""
+    """The runtime's `extra_nodes` that exist on this host."""
     files: tuple[HostPath, ...] = ()
-    """The runtime's `files` that exist on this host; for a recorded one, all."""
+    """The runtime's `extra_files` that exist on this host; for a recorded host, all of them."""
     inits: tuple[HostPath, ...] = ()
-    """The runtime's `inits` that exist on this host."""
+    """The runtime's `init_programs` that exist on this host."""
     tools: Optional[tuple[HostPath, ...]] = None
-    """The runtime's `tools` that exist on this host; None if that is not known."""
+    """The runtime's `required_tools` that exist on this host; None if unknown."""
     remote: Optional[str] = None
     """The option, variable or file that selects a daemon on another machine; None if there is none."""
     silence: Optional[str] = None
-    """Why its daemon on this machine does not answer; None if it does, or was not asked."""
+    """Why its daemon on this machine does not answer; None if it does, or was not queried."""
     has_selinux: bool = False
-    """Whether this host's kernel enforces SELinux's rules."""
+    """Whether this host's kernel enforces SELinux."""
 
     def directive(self, name: str, default: str = "") -> str:
         """Return the value of directive *name* in the configuration file; the first one takes precedence."""
@@ -177,7 +177,7 @@ class RuntimeFacts(NamedTuple):
 
 
 class UserOptions(NamedTuple):
-    """The user's own options for a runtime, and the files that they name."""
+    """The user's options for a runtime, and the files that they name."""
 
     arguments: tuple[str, ...] = ()
     """As they are written."""
@@ -197,9 +197,9 @@ class Stage(NamedTuple):
     files: Mapping[ContainerPath, HostPath] = MappingProxyType({})
     """Where generated content was written: container path -> host path."""
     skeleton: Optional[HostPath] = None
-    """The directory that holds an empty file for each place of the runtime's `skeleton`."""
+    """The directory with an empty file for each of the runtime's `mount_point_files`."""
     writable: frozenset[str] = frozenset()
-    """Those sources of the plan that the caller may write; known for a runtime without a read-only bind."""
+    """The sources of the plan that the caller may write; known only for a runtime without a read-only bind."""
 
 
 NO_STAGE = Stage()
@@ -209,7 +209,7 @@ class Start(NamedTuple):
     """One start of a container, as far as the arguments for the runtime depend on it."""
 
     runtime: Runtime
-    """The runtime that will read the arguments; its program may go by another one's name."""
+    """The runtime that reads the arguments. Its program may have another runtime's name."""
     caller: CallerFacts = CallerFacts()
     facts: RuntimeFacts = RuntimeFacts()
     user: UserOptions = UserOptions()
@@ -218,7 +218,7 @@ class Start(NamedTuple):
     bundle: Optional[Bundle] = None
     """The configuration of the image, if that is an OCI bundle."""
     is_entered: bool = False
-    """Whether later commands enter the container, and bring the variables of their callers."""
+    """Whether later commands enter the container, with the variables of their callers."""
     restarts: Optional[Severity] = None
     """How serious it is if the container does not start again; None if it is started once."""
 
@@ -228,8 +228,8 @@ class Start(NamedTuple):
         return "/bin/bash" if self.tree is not None and self.tree.has("/bin/bash") else "/bin/sh"
 
     def in_directory(self, call: StartCall) -> tuple[str, ...]:
-        """Return the command in a container of a plain directory: for `run` its runscript, as Apptainer's images have
-        one; for `shell`, or where no command is named, its shell.
+        """Return the command for an image that is a directory: for `run` its runscript, which Apptainer's images have;
+        for `shell`, or without a command, its shell.
         """
         if call.action == "run" and self.tree is not None and self.tree.has(_RUNSCRIPT):
             return (_RUNSCRIPT, *call.argv)
@@ -242,29 +242,28 @@ class PreparedStart(NamedTuple):
     arguments: RuntimeArguments
     start: Start
     host: Host
-    """As it is planned for."""
     plan: Plan
     image: Optional[Image] = None
     includes_user_options: bool = False
-    """Whether the user's own options are among the words."""
+    """Whether the arguments include the user's options."""
 
 
 class Runtime(ABC):
     """A container runtime. Its methods are pure: the facts of this machine that they need are in `Start`."""
 
     name: str
-    """The word for --backend, and the name of its program."""
+    """Its value of --backend, and the name of its program."""
     title: str
-    """The name that people use."""
+    """Its name in messages."""
     image_forms: tuple[ImageForm, ...]
     """The forms of image that it starts, for `--backend auto` and in messages."""
     can_pull = False
-    """Whether it finds images by itself: one that is not a file here may still be right."""
+    """Whether it can pull images: a name that is not a file on this machine may still be valid."""
     image_hint = ""
     """What to do with an image in another form."""
     limits = RuntimeLimits()
     needs_version = False
-    """Whether its version makes a difference: only then is the program asked."""
+    """Whether its version matters: only then does gpubind run the program to query it."""
     site_config_path: Optional[str] = None
     """Its configuration file."""
     extra_nodes: tuple[str, ...] = ()
@@ -272,7 +271,7 @@ class Runtime(ABC):
     extra_files: tuple[str, ...] = ()
     """Files of the host that it provides in addition to the plan's."""
     init_programs: tuple[str, ...] = ()
-    """Programs that it can make the first of a container, by the place where packages have them."""
+    """The paths of programs that it can run as a container's first process."""
     store: Optional[Store] = None
     """The program whose own store has the images that it starts by a plain name."""
     hides_images = False
@@ -280,7 +279,7 @@ class Runtime(ABC):
     store_options: tuple[str, ...] = ()
     """Options before the subcommand with which it may have other images than `store` has."""
     has_daemon = False
-    """Whether it starts nothing itself, and a daemon does."""
+    """Whether a daemon starts its containers."""
     keeps_containers = False
     """Whether a container stays after its end, and is started again with the options of its creation."""
     gpu_flags: Mapping[Vendor, str] = MappingProxyType({})
@@ -292,7 +291,7 @@ class Runtime(ABC):
     passes_only_named_variables = False
     """Whether it passes on only those variables of the caller that the user names, without a value."""
     inserts_into_line = False
-    """Whether `arguments_in_line` returns the user's own options, too, with the plan among them."""
+    """Whether `arguments_in_line` returns the user's options with the plan's among them."""
 
     def identify(self, text: str) -> tuple[Runtime, Optional[tuple[int, ...]]]:
         """Return the program's runtime, whatever it is called, and the version in *text*, printed by `--version`."""
@@ -329,8 +328,10 @@ class Runtime(ABC):
     def remote_daemon(
         self, environ: Mapping[str, str], read: Callable[[str], Optional[str]], global_options: Mapping[str, str]
     ) -> Optional[str]:
-        """Return what sends it to another machine: a variable, a file of the caller's, or one of *global_options*,
-        those before its subcommand. None if nothing does. *read* returns the text of a file of this machine, or None.
+        """Return what selects a daemon on another machine: a variable, a file of the caller's, or one of
+        *global_options*, those before the subcommand. None if nothing does.
+
+        *read* returns the text of a file on this machine, or None.
         """
         return None
 
@@ -343,7 +344,7 @@ class Runtime(ABC):
     ) -> Optional[str]:
         """Return the directory that would hold *image*, where it keeps images as directories.
 
-        *environ* has UID, too; *texts* are those of the files that `texts` names.
+        *environ* includes UID. *texts* has the contents of the files that match `texts`.
         """
         return None
 
@@ -357,41 +358,41 @@ class Runtime(ABC):
         return self.passes_only_named_variables and user_value != start.caller.environ.get(name, "")
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
-        """Return where a plan lands, and whether the container's /dev will hold only the planned nodes.
+        """Return the container paths of a plan, and whether /dev will hold only the planned nodes.
 
         *is_blind*: no image is known.
         """
         return GPUBIND_LAYOUT._replace(isolated=self.isolates_dev)
 
     def site_library_path(self, start: Start) -> tuple[str, ...]:
-        """Return the directories of this machine where the site has its own GPU flag look for libraries."""
+        """Return the directories of this machine in which the site lets its GPU flag search for libraries."""
         return ()
 
     def wants_compat32(self, start: Start) -> bool:
-        """Return whether the user's options or variables have its own GPU flag bring 32-bit libraries, too."""
+        """Return whether the user's options or variables make its GPU flag provide 32-bit libraries."""
         return False
 
     def generated_files(self, plan: Plan, start: Start) -> Mapping[ContainerPath, str]:
-        """Return the texts of the files that it adds to the plan's, by their place in the container."""
+        """Return the texts of the files that it adds to the plan's, by path in the container."""
         return {}
 
     def mount_point_files(self, plan: Plan, start: Start) -> tuple[ContainerPath, ...]:
-        """Return the places that need an empty file in a directory of gpubind's, to be mounted on."""
+        """Return the mount points that need an empty file in a directory of gpubind's."""
         return ()
 
     @abstractmethod
     def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Optional[RuntimeArguments]:
-        """Return *plan* in its arguments, with the files of *stage*; None where an image would be needed for that.
+        """Return its arguments for *plan*, with the files of *stage*; None if they depend on an image that is unknown.
 
         Errors: `RuntimeLimitError`.
         """
 
     def arguments_in_line(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Optional[RuntimeArguments]:
-        """Return *plan* in arguments for the user's own command line. Errors: `RuntimeLimitError`."""
+        """Return the arguments for *plan* in the user's command line. Errors: `RuntimeLimitError`."""
         return self.arguments(plan, start, stage)
 
     def by_device(self, names: Sequence[str], plan: Plan, start: Start) -> RuntimeArguments:
-        """Return the options that give the GPUs of *plan* by CDI devices, which it reads at each start."""
+        """Return the options for the GPUs of *plan* as CDI devices, *names*, which it reads at each start."""
         raise NotImplementedError(self.name)
 
     def base_mounts(self, plan: Plan, start: Start) -> Optional[UserMounts]:
@@ -403,9 +404,9 @@ class Runtime(ABC):
         """Return the whole command line."""
 
     def writable_bind_findings(self, edits: Edits, plan: Plan, start: Start, stage: Stage) -> Iterator[Finding]:
-        """Yield the finding about files that it binds as writable as they are, having no read-only bind.
+        """Yield the finding that it has no read-only bind for the files of the driver.
 
-        A container of an ordinary user's cannot write a driver file that root owns, whatever the bind says. Root's can.
+        An ordinary user's container still cannot write a file that root owns. Root's can.
         Errors: `RuntimeLimitError` (code `writable-bind`) for a file that the caller can write, unless that is allowed.
         """
         sources = [bind.source for bind in edits.binds if bind.read_only]
@@ -430,11 +431,11 @@ class Runtime(ABC):
             )
 
     def render_environ(self, form: str, environ: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the part of the caller's *environ* for a plan in *form*: a text may read the rest when evaluated."""
+        """Return the variables of *environ* on which a plan in *form* depends; its text may read others."""
         return environ
 
     def format_findings(self, form: str, prepared: PreparedStart) -> Iterator[Finding]:
-        """Yield what a plan in *form* cannot do, and in the runtime's arguments can."""
+        """Yield the findings of a plan in *form* that the runtime's arguments do not have."""
         yield from ()
 
     def render(self, form: str, prepared: PreparedStart, *, quoted: bool = False) -> str:
@@ -450,8 +451,9 @@ def format_arguments(arguments: RuntimeArguments, program: str, *, quoted: bool,
     `singularity exec $(gpubind plan ...) image cmd`. *exports* is the format of the same plan as variables, if the
     program reads them.
 
-    Errors: `RuntimeLimitError` (`unsayable-unset`) where the caller's variable has to go: --env can only set. Code
-    `not-raw` for an option that a shell would not leave whole: it splits what a substitution gives, and unquotes none.
+    Errors: `RuntimeLimitError` (`unsayable-unset`) if the caller's variable must be removed: --env can only set. Code
+    `not-raw` for an option that a shell would split: it splits the text of a substitution, and removes no quotes from
+    it.
     """
     alternative = f" or `--format {exports}`" if exports else ""
     if arguments.unset:
@@ -476,7 +478,7 @@ def format_arguments(arguments: RuntimeArguments, program: str, *, quoted: bool,
 def format_multiline(args: Sequence[str], first: int, last: int) -> str:
     """Return *args* quoted for a shell, with each option and its value on a separate line.
 
-    What stands before *first* is one line, and so is what stands from *last* on.
+    The arguments before *first* form one line, and so do those from *last* on.
     """
     lines = [list(args[:first])]
     for arg in args[first:last]:

@@ -1,7 +1,7 @@
 """udocker: containers by name, without privilege. In its P modes it runs PRoot, and binds files as that does.
 
-Its R modes bind only directories, and are refused. /dev is the host's, whole. What `-e` sets takes the place of the
-image's own value, and that value is not known: so libraries lie where every loader looks, and no search path is set.
+gpubind refuses its R modes, which bind only directories. The container has the host's whole /dev. `-e` replaces the
+image's value, which gpubind does not know. Libraries therefore go where every loader looks, and no search path is set.
 
 Source: udocker 1.3.17 `cli.py`, `config.py`, `tools.py`, `engine/proot.py`, `engine/runc.py`, `utils/uenv.py`,
 `utils/uvolume.py`; 1.3.17 was run, in mode P1.
@@ -29,7 +29,7 @@ from gpubind.runtimes.environment import BaseEnvironment, compose, library_path,
 from gpubind.runtimes.runtime import NO_STAGE, Command, Runtime, RuntimeLimits, Stage, Start, StartCall
 
 _MODE_VARIABLE = "UDOCKER_DEFAULT_EXECUTION_MODE"
-"""The mode of containers for which `udocker setup` says none."""
+"""The mode of containers for which `udocker setup` set none."""
 _PROOT_VARIABLE = "UDOCKER_USE_PROOT_EXECUTABLE"
 """The PRoot of the P modes: `UDOCKER` for that of udocker's tools, empty for that in PATH."""
 
@@ -45,8 +45,8 @@ class Udocker(Runtime):
     passes_only_named_variables = True
 
     def required_tools(self, environ: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the PRoot that the environment names, the tools that `udocker install` has unpacked, or a
-        configuration, which may say where others are: any of them will do.
+        """Return the PRoot that the environment names, else the tools of `udocker install` and the configuration files,
+        which may name other tools.
         """
         home = environ.get("UDOCKER_DIR") or f"{environ.get('HOME', '')}/.udocker"
         configured = ("/etc/udocker.conf", f"{home}/udocker.conf")
@@ -67,8 +67,10 @@ class Udocker(Runtime):
         return cdi_layout(start.facts.architecture or ARCHITECTURES[0].name)._replace(isolated=False)
 
     def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
-        """Return the options for *plan*. Errors: `RuntimeLimitError` for what they cannot say, for an R mode (code
-        `file-binds`), and for an F mode with the host's C library (code `fixed-loader`).
+        """Return the options for *plan*.
+
+        Errors: `RuntimeLimitError` for paths and values that no option can express, for an R mode (code `file-binds`),
+        and for an F mode with the host's C library (code `fixed-loader`).
         """
         user_binds = parse_user_binds(start.user.options.all("volume"))
         edits = make_edits(plan, stage.files, user_binds)
@@ -101,7 +103,7 @@ class Udocker(Runtime):
 
 
 def _need_mode(mode: str, plan: Plan, edits: Edits) -> None:
-    """Errors: `RuntimeLimitError` (codes `file-binds`, `fixed-loader`) for a *mode* that cannot have the plan."""
+    """Errors: `RuntimeLimitError` (codes `file-binds`, `fixed-loader`) for a *mode* that does not support the plan."""
     if mode.startswith("F") and any(mount.rule == "libc" for mount in plan.mounts):
         raise RuntimeLimitError(
             "fixed-loader",

@@ -1,4 +1,4 @@
-"""Binds of Apptainer and SingularityCE: those of the user, the site and the program, and the words for the plan's.
+"""Binds of Apptainer and SingularityCE: those of the user, the site and the program, and option values for the plan's.
 
 Sources: Apptainer 1.4.5 `internal/pkg/runtime/engine/apptainer/container_linux.go` and `internal/pkg/util/fs/mount/`
 (the order of mounts, and what --contain leaves out), `pkg/runtime/engine/apptainer/config/bind.go`, `mount.go`.
@@ -52,16 +52,16 @@ def base_mounts(plan: Plan, start: Start) -> UserMounts:
         user_var = user_value(start, name)
         text = user_var.text if user_var is not None else None
         if user_var is None and name == "LD_PRELOAD" and not is_kept_out(options, name):
-            text = start.caller.environ.get(name)  # the caller's own variable goes into the container, too
+            text = start.caller.environ.get(name)  # the container gets the caller's variable
         elif user_var is not None and not user_var.is_literal:
             unseen.append(f"{name}={user_var.text}" if user_var.text is not None else f"--env-file ({name})")
             continue
         if text is not None:
             env.append(EnvVar(changes, op, text, ":", "user"))  # type: ignore[arg-type]  # of the table
-    return UserMounts(tuple(binds), (*env, *_programs(start)), _working_directory(start), tuple(unseen))
+    return UserMounts(tuple(binds), (*env, *_program_variables(start)), _working_directory(start), tuple(unseen))
 
 
-def _programs(start: Start) -> Iterator[EnvVar]:
+def _program_variables(start: Start) -> Iterator[EnvVar]:
     """Yield HOME and `PROGRAM_VARIABLES`: of the user, or of the caller where the image has none."""
     source, _, target = (start.user.options.last("home") or start.caller.home or "").partition(":")
     yield EnvVar("HOME", "set", target or source, None, "runtime")  # also where nothing is bound there
@@ -93,7 +93,7 @@ def _binds(start: Start) -> Iterator[BindSpec]:
 
 
 def named_binds(start: Start) -> tuple[BindSpec, ...]:
-    """Return the binds that the site and then the user name; their targets are plain absolute paths."""
+    """Return the binds of the site, then those of the user. Targets are normalized absolute paths."""
     specs = (*_site_binds(start), *_user_binds(start))
     return tuple(spec._replace(target=normpath(spec.target)) for spec in specs if spec.target.startswith("/"))
 
@@ -122,14 +122,13 @@ def _home_bind(start: Start, left_out: tuple[str, ...]) -> Iterator[BindSpec]:
 
 
 def _working_directory(start: Start) -> Optional[ContainerPath]:
-    """Return where the program starts; None where the container may not have that directory."""
     user_directory = start.user.options.last("cwd") or start.user.options.last("pwd")
     directory = user_directory or (None if is_contained(start.user.options) else start.caller.working_directory)
     return ContainerPath(directory) if directory and directory.startswith("/") else None
 
 
 class BindSpec(NamedTuple):
-    """A bind that the user or the site asks for."""
+    """A bind that the user or the site requests."""
 
     source: str
     target: str
@@ -173,7 +172,7 @@ def _parse_mounts(texts: Iterable[str]) -> Iterator[BindSpec]:
 
 
 def bind_value(bind: Bind) -> str:
-    """Return `source:target:ro`, in --bind's syntax; for a device node of one name, only that."""
+    """Return `source:target:ro`, in --bind's syntax; for a writable bind at the same path, only the path."""
     if bind.source == bind.target and not bind.read_only:
         return bind.source
     return f"{bind.source}:{bind.target}" + (":ro" if bind.read_only else "")
@@ -186,5 +185,5 @@ def mount_value(bind: Bind) -> str:
 
 
 def needs_mount(bind: Bind) -> bool:
-    """Return whether --bind cannot say this path in either program."""
+    """Return whether --bind of one of the programs cannot express the paths of *bind*."""
     return bool(_NO_BIND_CHARS.search(bind.source) or _NO_BIND_CHARS.search(bind.target))

@@ -29,7 +29,7 @@ LIBDIR = LAYOUT.libdir
 ENVIRONMENT_SCRIPT = ContainerPath("/.singularity.d/env/99-zz-gpubind.sh")
 """Read after all environment files of an image: its name sorts after 99-base.sh and 99-runtimevars.sh."""
 BASE_SCRIPT = ContainerPath("/.singularity.d/env/99-base.sh")
-"""The last of an image's environment files that is there to be covered."""
+"""The last environment file that images have, and that can be replaced."""
 
 IMAGE_VALUE_APPENDED = "${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH//::/:}}"
 """The image's value after another, without empty elements: those mean the current directory. Apptainer's 99-base.sh
@@ -40,12 +40,12 @@ _SPECIAL_IN_DEFAULT = re.compile(r"[\\$`\"'}]")
 
 
 def generated_files(plan: Plan, start: Start) -> dict[ContainerPath, str]:
-    """Return the files of the start in addition to those of *plan*: their text, by their place in the container.
+    """Return the texts of the files that the start adds to those of *plan*, by path in the container.
 
-    Where values are not evaluated, and only a shell can tell the image's LD_LIBRARY_PATH, a script among the image's
-    environment files puts the driver's directory in front: those are shell, whatever happens to values. Where no place
-    can be made for it, it follows the text of the image's last file, in the place of that. So it is in an instance:
-    commands that enter it get no value of --env, and one of the caller's environment may refer to the image's.
+    If values are not evaluated and only a shell knows the image's LD_LIBRARY_PATH, a script among the image's
+    environment files prepends the driver's directory. If no mount point can be made for the script, a copy of the
+    image's last file with the script replaces that file. An instance needs the script as well: commands that enter it
+    get no value of --env, and the caller's value may refer to the image's.
     """
     libdirs = library_directories(plan)
     if start.tree is None or plan.image is None or not plan.image.singularity or _can_prepend(start) or not libdirs:
@@ -78,13 +78,13 @@ def environment(plan: Plan, start: Start, stage: Stage) -> tuple[tuple[tuple[str
 
 
 def library_directories(plan: Plan) -> str:
-    """Return the directories that the plan puts in front in LD_LIBRARY_PATH; empty if there are none."""
+    """Return the directories that the plan prepends to LD_LIBRARY_PATH, joined by colons."""
     directories = (v.value for v in plan.env if v.name == "LD_LIBRARY_PATH" and v.op == "prepend" and v.value)
     return ":".join(dict.fromkeys(directories))
 
 
 def _can_prepend(start: Start) -> bool:
-    """Return whether the program has an option for what to put in front: Apptainer from 1.5 on."""
+    """Return whether the program reads PREPEND_LD_LIBRARY_PATH: Apptainer from 1.5 on."""
     return is_since(start, (1, 5))
 
 
@@ -109,10 +109,11 @@ def _variable(variable: EnvVar, start: Start) -> Iterator[tuple[str, str]]:
 
 
 def _added(variable: EnvVar, value: str, start: Start) -> Iterator[tuple[str, str]]:
-    """Yield *value* after the value of image or caller in that variable, or only where they have none.
+    """Yield *variable* with *value* appended to the image's or the caller's value, or as a default.
 
     The container's shell knows the image's value, which takes precedence over the caller's. Without evaluation neither
-    can be kept, so nothing is set, as with --nv. In a default of the shell no backslash protects a special character.
+    can be kept, so nothing is set, as with --nv. Nor is a value with special characters: in a default of the shell no
+    backslash protects them.
     """
     name = variable.name
     callers = "" if is_kept_out(start.user.options, name) else start.caller.environ.get(name, "")
@@ -129,13 +130,13 @@ def _added(variable: EnvVar, value: str, start: Start) -> Iterator[tuple[str, st
 def _library_path(
     image: Optional[ImageFacts], start: Start, libdirs: str
 ) -> tuple[Optional[tuple[str, str]], list[Finding]]:
-    """Return the option for LD_LIBRARY_PATH: the user's value, *libdirs*, then the image's; None where none is needed.
+    """Return the variable for LD_LIBRARY_PATH: the user's value, *libdirs*, then the image's; None if none is needed.
 
-    The program itself appends its directory of libraries to whatever is there in the end.
+    The program itself appends its directory of libraries to the final value.
     """
     name = "LD_LIBRARY_PATH"
     user_var = user_value(start, name)
-    # Without an environment file of the image LD_LIBRARY_PATH stays unset, and then nothing is put in front of it.
+    # Without environment files in the image LD_LIBRARY_PATH stays unset, and the program prepends nothing.
     if _can_prepend(start) and user_var is None and (image is None or image.singularity):
         name = "PREPEND_LD_LIBRARY_PATH"
         user_var = user_value(start, name)
@@ -147,24 +148,24 @@ def _library_path(
             return ((name, front), []) if front else (None, [])
     if user_var is None:
         after = _keep_image_value(image, start, libdirs)
-        return (
-            ((name, libdirs + after), []) if after is not None else (None, [_library_path_last("image", name, libdirs)])
-        )
+        if after is None:
+            return None, [_library_path_last("image", name, libdirs)]
+        return (name, libdirs + after), []
     if user_var.text is None:
         # Only the program's shell knows the user's value. The program appends its own directory.
         return None, [] if libdirs == LIBDIR else [_library_path_last("env-file", name, libdirs)]
     if f":{libdirs}:" in f":{user_var.text}:" or f"{libdirs}${{LD_LIBRARY_PATH" in user_var.text:
-        return None, []  # a plan in the caller's environment has said it already
+        return None, []  # a plan in the caller's environment already has it
     is_last = start.is_entered and name in start.user.options.env and image is not None and not _is_libpath_unset(image)
     last = [_library_path_last("entered", name, libdirs)] if is_last else []
     return (name, _value_after_user(user_var.text, image, start, libdirs)), last
 
 
 def _value_before_libdir(user_var: Optional[UserValue], libdirs: str) -> Optional[str]:
-    """Return what goes before the program's own directory, which is the last of *libdirs*, where the image has nothing.
+    """Return the value for an image without LD_LIBRARY_PATH: *libdirs* without the last one, which the program appends.
 
-    The program adds that directory by itself, so it is named once; an empty value: nothing is to be said. None where
-    that is not enough: another directory is the last, or the user's value is empty or refers to the image's.
+    Empty if nothing needs to be set. None if the last of *libdirs* is not the program's directory, or if the user's
+    value is empty or refers to the image's.
     """
     user_text = "" if user_var is None else user_var.text
     if libdirs.rpartition(":")[2] != LIBDIR or user_text is None or (user_var is not None and not user_text):
@@ -190,12 +191,11 @@ def _value_after_user(text: str, image: Optional[ImageFacts], start: Start, libd
 
 
 def _keep_image_value(image: Optional[ImageFacts], start: Start, libdirs: str) -> Optional[str]:
-    """Return what keeps the image's own value after ours; None if nothing can.
+    """Return the text that appends the image's value to the plan's; None if no text can.
 
-    The container's shell knows that value best: an image's environment files are shell, and no parser knows what they
-    will say. In it, the program's own directory is the last, and the program adds it once more. The default makes no
-    empty element where nothing is set, and the whole still begins with our directories where a --no-eval that gpubind
-    does not know takes it literally.
+    It refers to the value, because the image's environment files are shell, which no parser evaluates for certain. That
+    value ends with the program's own directory, which the program appends again. The default prevents an empty element.
+    If a --no-eval that gpubind does not know keeps the text literal, the plan's directories still come first.
     """
     if image is not None and _is_libpath_unset(image):
         return ""
@@ -214,7 +214,7 @@ def _is_libpath_unset(image: ImageFacts) -> bool:
 
 
 def user_override_findings(plan: Plan, start: Start) -> Iterator[Finding]:
-    """Yield that a value of the user's on the command line, which refers to the image's, replaces a variable's."""
+    """Yield the finding that the user's --env value, which refers to the image's, replaces the variable's."""
     user_var, libdirs = user_value(start, "LD_LIBRARY_PATH"), library_directories(plan)
     text = (user_var.text or "") if user_var is not None and not user_var.is_literal else ""
     may_be_set = plan.image is None or not _is_libpath_unset(plan.image)

@@ -20,7 +20,7 @@ from gpubind.runtimes.runtime import PreparedStart
 
 _THEN_IMAGES = re.compile(r"([^$]+):\$\{LD_LIBRARY_PATH(?:%|:-)[^}]+\}")
 _GPU_SWITCHES = ("NV", "NVCCLI", "ROCM")
-"""The variables that say the same as its GPU flags, without their prefix."""
+"""The variables equivalent to its GPU flags, without their prefix."""
 
 
 class VariableChange(NamedTuple):
@@ -28,14 +28,14 @@ class VariableChange(NamedTuple):
 
     name: str
     op: Literal["set", "append", "unset"]
-    """`append`: after the user's value, unless it is in that already. For Apptainer, a variable's older name is
-    used where the new one is not set, and its value becomes the beginning: Apptainer would ignore it then."""
+    """`append`: after the user's value, unless that already contains it. If only the variable's older name is set, its
+    value comes first: Apptainer ignores the older name once the new one is set."""
     value: str = ""
     separator: str = ""
     references: tuple[str, ...] = ()
-    """Where the user's value has one of these, the first gives way to `value`: it refers to the same, after ours."""
+    """References to the image's value. `value` replaces the first one in the user's value."""
     value_after_user: str = ""
-    """The value after the user's, if it is another: without the image's empty elements."""
+    """The text after the user's value, if it is not `value`: without the image's empty elements."""
 
 
 def changes_for(prepared: PreparedStart) -> tuple[VariableChange, ...]:
@@ -75,7 +75,7 @@ def render_shell_lines(changes: Iterable[VariableChange]) -> str:
 
 
 def _shared_command(change: VariableChange) -> str:
-    """Return the shell's word for changes that share a line; empty for one that has separate lines."""
+    """Return the shell command that several changes can share; empty for a change with separate lines."""
     if change.op == "unset":
         return "unset"
     return "export" if change.name.endswith(("_NO_NV", "_NO_ROCM")) else ""
@@ -84,11 +84,11 @@ def _shared_command(change: VariableChange) -> str:
 def variable_changes(
     arguments: RuntimeArguments, prefix: str, flag_libraries: Optional[Mapping[str, str]]
 ) -> tuple[VariableChange, ...]:
-    """Return the changes that say the same as *arguments*, in this order; the user's own values stay, and come first.
+    """Return the changes equivalent to *arguments*, in this order. The user's values stay, and come first.
 
     *prefix* is APPTAINER or SINGULARITY. *flag_libraries* maps container paths to the libraries that Apptainer's own
-    flag would bind, as Apptainer writes their paths: a later `--nv` fails if two libraries of one name come in by
-    different paths. With None, libraries are bound: an option --containlibs would make the program ignore the variable.
+    flag would bind, as Apptainer writes their paths: a later `--nv` fails if two libraries of one name have different
+    paths. With None, libraries are bound: an option --containlibs would make the program ignore the variable.
     """
     prefixes = dict.fromkeys((prefix, "SINGULARITY"))  # Apptainer knows the older names, too
     changes = [VariableChange(f"{program}_{switch}", "unset") for program in prefixes for switch in _GPU_SWITCHES]
@@ -117,14 +117,14 @@ def variable_changes(
 
 
 def _search_path(name: str, value: str) -> VariableChange:
-    """Return the change for *value*; where nothing in it is evaluated, what the user writes is not, either."""
+    """Return the change for *value*. If nothing in *value* is evaluated, nothing in the user's value is."""
     ours = _THEN_IMAGES.fullmatch(value)
     references = ("$LD_LIBRARY_PATH", "${LD_LIBRARY_PATH}") if "$" in value else ()
     return VariableChange(name, "append", value, ":", references, ours[1] + IMAGE_VALUE_APPENDED if ours else "")
 
 
 def _containlibs(binds: Iterable[Bind], flag_libraries: Mapping[str, str]) -> dict[str, str]:
-    """Return the libraries of *binds* as in CONTAINLIBS, `path` or `path:name`, by their place in the container."""
+    """Return the entries of CONTAINLIBS for *binds*, `path` or `path:target`, by target."""
     entries: dict[str, str] = {}
     for bind in binds:
         path = flag_libraries.get(bind.target, bind.source)
@@ -158,12 +158,12 @@ def _shell_lines(change: VariableChange) -> list[str]:
 
 
 def without_gpu_switches(environ: Mapping[str, str]) -> Mapping[str, str]:
-    """Return *environ* without the program's own GPU switches: an older one reads them whatever its options say."""
+    """Return *environ* without the program's own GPU switches: an older version reads them despite its options."""
     variables = {f"{prefix}_{name}" for prefix in ("APPTAINER", "SINGULARITY") for name in _GPU_SWITCHES}
     return changed(environ, unset=variables)
 
 
 def without_variables(environ: Mapping[str, str], names: Sequence[str]) -> Mapping[str, str]:
-    """Return *environ* without *names*, by which the caller's own values would come into the container."""
+    """Return *environ* without *names* and their prefixed forms, which the container would get."""
     variables = {f"{prefix}{name}" for prefix in ("", "APPTAINERENV_", "SINGULARITYENV_") for name in names}
     return changed(environ, unset=variables)

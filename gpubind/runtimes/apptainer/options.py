@@ -1,6 +1,6 @@
-"""The settings of Apptainer or SingularityCE: by the user's options, variables and the site's configuration.
+"""The settings of Apptainer or SingularityCE, from the user's options, variables and the site's configuration.
 
-Each is read once, by the program's own rules. A value on the command line wins over a variable. Of the variables those
+Each is read once, by the program's rules. A value on the command line wins over a variable. Of the variables those
 with the prefix APPTAINER_ take precedence over those with SINGULARITY_, the only ones of SingularityCE. Binds add up.
 
 Sources: Apptainer 1.4.5 `cmd/internal/cli/action_flags.go`, `pkg/cmdline/flag.go`, `env.go`, `internal/pkg/util/env/`,
@@ -23,7 +23,7 @@ from gpubind.runtimes.edits import is_utf8
 from gpubind.runtimes.runtime import Start
 
 PREFIXES = {"apptainer": ("APPTAINER", "SINGULARITY"), "singularity": ("SINGULARITY",)}
-"""The prefixes of a program's variables, in the order of their rank."""
+"""The prefixes of a program's variables, in order of precedence."""
 _CUMULATIVE_OPTIONS = ("bind", "mount")
 """Options to whose values those of the variables are added."""
 _LIST_OPTIONS = (
@@ -42,11 +42,11 @@ _VARIABLES = {
     name: tuple(filter(None, variables.split(",")))
     for name, _, variables in (item.partition("=") for item in _VARIABLES_TEXT.split())
 }
-"""The variables of those options that do not have exactly one, of the same name; in the order of their rank."""
+"""The variables of the options that do not have exactly one variable of the same name, in order of precedence."""
 
 
 def is_contained(options: UserOptionValues) -> bool:
-    """Return whether the container gets a minimal /dev, and nothing of the host's but what is asked for."""
+    """Return whether the container gets a minimal /dev, and only the requested paths of the host."""
     return any(map(options.has, ("contain", "containall", "compat")))
 
 
@@ -56,12 +56,12 @@ def is_literal(options: UserOptionValues) -> bool:
 
 
 def is_kept_out(options: UserOptionValues, name: str) -> bool:
-    """Return whether the caller's variable *name* stays outside: with all others, or by name (Apptainer 1.5)."""
+    """Return whether the user keeps the caller's variables outside: all, or *name* (Apptainer 1.5)."""
     return any(map(options.has, ("cleanenv", "containall", "compat"))) or name in options.all("no-env")
 
 
 def variables_of(name: str) -> tuple[str, ...]:
-    """Return the variables that set option *name*, without the program's prefix, in the order of their rank."""
+    """Return the variables that set option *name*, without the program's prefix, in order of precedence."""
     return _VARIABLES.get(name, (name.upper().replace("-", "_"),))
 
 
@@ -80,7 +80,7 @@ def user_option_values(program: str, line: ParsedCommandLine, environ: Mapping[s
 
 
 def _add_variables(values: dict[str, list[str]], program: str, environ: Mapping[str, str]) -> None:
-    """Add to *values* those of the variables. What the first prefix sets, the second does not change."""
+    """Add the values of the variables to *values*. The first prefix takes precedence over the second."""
     seen: set[str] = set()
     names = PROGRAMS[program].start().option_table.names
     for prefix in PREFIXES[program]:
@@ -98,7 +98,7 @@ def _add_variables(values: dict[str, list[str]], program: str, environ: Mapping[
 
 
 def read_env_file(text: str, environ: Mapping[str, str]) -> dict[str, Optional[str]]:
-    """Return the variables that the text of an environment file sets; None for a value that only a shell can tell.
+    """Return the variables that the text of an environment file sets; None for a value that only a shell can evaluate.
 
     The program's own shell evaluates the file, with the caller's variables at hand.
     """
@@ -136,7 +136,7 @@ def is_since(start: Start, version: tuple[int, int]) -> bool:
 
 
 def wants_compat32(start: Start) -> bool:
-    """Return whether --compat32 is given; Apptainer from 1.6 on reads NVIDIA's variable for it, too."""
+    """Return whether --compat32 is set. From 1.6 on, Apptainer also reads NVIDIA's variable for it."""
     implied = "compat32" in start.caller.environ.get(CAPS_VARIABLE, "").split(",")
     return start.user.options.has("compat32") or (implied and is_since(start, (1, 6)))
 
@@ -174,7 +174,7 @@ def user_value(start: Start, name: str) -> Optional[UserValue]:
         if text is None:
             return None
     if text is not None and not is_utf8(text):
-        text = None  # not UTF-8: no option can say it again, and the program has it already
+        text = None  # not UTF-8: no option can repeat it, and the program already has it
     return UserValue(text, text is not None and (is_literal(start.user.options) or not _EVALUATED & set(text)))
 
 
@@ -193,6 +193,6 @@ def dev_kind(start: Start) -> Literal["whole", "minimal", "none"]:
 
 
 def has_fixed_mount_points(start: Start) -> bool:
-    """Return whether the program can make no places in the container that the image lacks."""
+    """Return whether the program cannot make mount points that the image lacks."""
     layers = (start.facts.directive("enable overlay", "yes"), start.facts.directive("enable underlay", "yes"))
     return start.user.options.has("writable") or layers == ("no", "no")

@@ -1,6 +1,6 @@
-"""Apptainer and SingularityCE: their words differ only in LD_LIBRARY_PATH and the names of variables.
+"""Apptainer and SingularityCE: their arguments differ only in LD_LIBRARY_PATH and the names of variables.
 
-A program called singularity may be Apptainer: its own answer to `--version` takes precedence.
+A program called singularity may be Apptainer: the output of `--version` decides.
 
 Sources: Apptainer 1.4.5 `pkg/runtime/engine/apptainer/config/bind.go`, `mount.go`, `internal/pkg/runtime/launch/`;
 SingularityCE 4.5 `pkg/util/bind/`; reference of `--env` in both user guides. Apptainer 1.4.5, 1.5.3 and 1.6 were run;
@@ -52,7 +52,8 @@ LAYOUT = placement.SINGULARITY_LAYOUT
 LIBDIR = LAYOUT.libdir
 
 NO_GPU_FLAGS = ("--no-nv", "--nv=false", "--no-rocm", "--rocm=false")
-"""Ours never meet the program's own binds: one of a pair cancels the variable, the other the site's directive."""
+"""Options that prevent the program's own GPU binds: one of each pair cancels the variable, the other the site's
+directive."""
 
 _NO_MOUNT_POINT_REASON = (
     "the container has no such place, and with --writable, or without overlay and underlay, none can be made"
@@ -94,11 +95,11 @@ class Apptainer(Runtime):
         return LAYOUT._replace(isolated=dev_kind(start) == "minimal")
 
     def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
-        """Return the options that bring *plan* into a container.
+        """Return the options for *plan*.
 
-        Device binds only where /dev will be minimal: a node that is bound over the whole /dev cannot be opened (nodev).
-        An optional file is left out if its place is not there and cannot be made, or lies in what the user or the site
-        binds. Errors: `RuntimeLimitError` for a path or a value that no option can say.
+        Nodes are bound only into a minimal /dev: one that is bound over the whole /dev cannot be opened (nodev). An
+        optional file is left out if its mount point is missing and cannot be made, or is inside a bind of the user or
+        the site. Errors: `RuntimeLimitError` for a path or a value that no option can express.
         """
         edits = make_edits(
             plan, stage.files, _user_and_site_binds(start), lambda mount, source: _obstacle(mount, start)
@@ -111,7 +112,7 @@ class Apptainer(Runtime):
         env, env_findings = environment.environment(plan, start, stage)
         line = list(NO_GPU_FLAGS)
         if start.user.options.has("compat32") and is_since(start, (1, 6)):
-            line.append("--compat32=false")  # it is served here, and without --nv the program warns of it
+            line.append("--compat32=false")  # gpubind provides it, and without --nv the program warns
         plain = [bind_value(bind) for bind in planned if not needs_mount(bind)]
         if plain:
             line += ["--bind", ",".join(plain)]
@@ -130,12 +131,12 @@ class Apptainer(Runtime):
         )
 
     def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
-        """Return the whole command line: the user's own options first, so that ours are not taken back by accident."""
+        """Return the whole command line. The user's options come first: none overrides the plan's by accident."""
         argv = (call.program, call.action, *start.user.arguments, *arguments.options, call.image, *call.argv)
         return Command(argv, without_variables(without_gpu_switches(start.caller.environ), arguments.unset))
 
     def render_environ(self, form: str, environ: Mapping[str, str]) -> Mapping[str, str]:
-        """Return *environ* without the values that the lines for a shell read themselves, when they are evaluated."""
+        """Return *environ* without the variables that the shell lines read when they are evaluated."""
         if form == self.name:
             return environ
         return without_variables(environ, ("LD_LIBRARY_PATH", "PREPEND_LD_LIBRARY_PATH"))
@@ -156,7 +157,7 @@ class Singularity(Apptainer):
 
 
 def _require_supported_path(bind: Bind, start: Start) -> Bind:
-    """Return *bind*. Errors: `RuntimeLimitError` (code `unsayable-path`) if no argument of the program can say it."""
+    """Return *bind*. Errors: `RuntimeLimitError` (code `unsayable-path`) if no argument can express it."""
     why = None
     if not is_utf8(bind.source + bind.target):
         why = "it is not UTF-8, and this program hands paths on as JSON"
@@ -170,9 +171,9 @@ def _require_supported_path(bind: Bind, start: Start) -> Bind:
 
 
 def _user_and_site_binds(start: Start) -> Iterator[UserBind]:
-    """Yield the binds of the user and the site, also where they are once the image's links are followed.
+    """Yield the binds of the user and the site, at their targets and at those with the image's links resolved.
 
-    None covers the libraries: they have a directory of the program's own.
+    Those that contain `LIBDIR` are left out: the program mounts that directory itself.
     """
     specs = named_binds(start)
     resolved = () if start.tree is None else ((spec, start.tree.resolve(spec.target)) for spec in specs)
@@ -183,14 +184,14 @@ def _user_and_site_binds(start: Start) -> Iterator[UserBind]:
 
 
 def _obstacle(mount: Mount, start: Start) -> Optional[str]:
-    """Return why an optional bind would be fatal: its place does not exist and cannot be made.
+    """Return why *mount* would end the start: its mount point is missing and cannot be made.
 
-    Empty for what is in /dev, where the container has the host's.
+    Empty for a path in /dev if the container has the host's.
     """
     if mount.target.startswith("/dev/") and dev_kind(start) == "whole":
-        return ""  # it has the host's
+        return ""
     if mount.target.startswith(f"{LIBDIR}/"):
-        # The program adds another directory, and needs a place for it.
+        # The program mounts this directory, and needs a mount point for it.
         lacks = start.tree is not None and not start.tree.has(LIBDIR)
     else:
         lacks = not mount.required and (start.tree is None or not start.tree.has(mount.target))
@@ -198,7 +199,6 @@ def _obstacle(mount: Mount, start: Start) -> Optional[str]:
 
 
 def _start_findings(plan: Plan, start: Start) -> Iterator[Finding]:
-    """Yield what the site or the user's options mean for the plan's nodes and binds."""
     dev = dev_kind(start)
     if dev == "whole":
         yield from shared_dev_findings(plan)

@@ -1,8 +1,9 @@
 """bubblewrap: needs a directory and no privilege, and describes the whole container.
 
 The image is bound read-only and never written to. Mount points that it lacks are made outside it, as Singularity's
-underlay does: the directory that lacks them is a tmpfs in which everything the image has there is bound again. That is
-cheap at the root and dear in a large directory, so it is done where it must be, and not at all in very large ones.
+underlay does: the directory that lacks them is a tmpfs in which everything the image has there is bound again. That
+costs little at the root and much in a large directory: gpubind does it only where it must, and never in very large
+directories.
 
 Source: bwrap(1) 0.8 to 0.12. A device node bound with --ro-bind or --bind cannot be opened (nodev): --dev-bind it is.
 """
@@ -34,7 +35,7 @@ _NETWORK_FILES = ("/etc/resolv.conf", "/etc/hosts")
 """Bound whatever the image has there: without them a name such as `localhost` has no address."""
 HOST_FILES = (*_NETWORK_FILES, "/etc/localtime", "/etc/passwd", "/etc/group")
 _SHARED_DIRECTORIES = ("/dev/shm", "/dev/mqueue")
-"""What processes in separate containers share: NCCL, UCX and MPI use /dev/shm."""
+"""Directories that processes in separate containers share: NCCL, UCX and MPI use /dev/shm."""
 _HOST_NODES = (
     "/dev/infiniband",
     "/dev/gdrdrv",
@@ -104,8 +105,7 @@ class Bubblewrap(Runtime):
         return RuntimeArguments((*options, "--", *prefix), edits.binds, env, edits.decisions, edits.findings)
 
     def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
-        """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
-        # bubblewrap stays as the parent of the container; without the first word a signal would end only it.
+        # bubblewrap stays the container's parent; without --die-with-parent a signal would end only bubblewrap.
         return Command(
             (call.program, "--die-with-parent", *arguments.options, *start.in_directory(call)), start.caller.environ
         )
@@ -118,11 +118,14 @@ class Bubblewrap(Runtime):
         paths = [*(path for _, path in _host_binds(start, image)), *homes]
         binds = (*binds_at_same_path(paths), *user_options.binds)
         env = base_variables(plan.env, dict(user_options.env), {} if user_options.clears_env else start.caller.environ)
-        return UserMounts(binds, env, _directory(plan, start, image, user_options), user_options.unreadable_options)
+        return UserMounts(
+            binds, env, _working_directory(plan, start, image, user_options), user_options.unreadable_options
+        )
 
 
-def _directory(plan: Plan, start: Start, image: Tree, user_options: UserBwrapOptions) -> Optional[ContainerPath]:
-    """Return where the program starts: in the caller's directory, else in the home, else in the root."""
+def _working_directory(
+    plan: Plan, start: Start, image: Tree, user_options: UserBwrapOptions
+) -> Optional[ContainerPath]:
     if user_options.working_directory is not None:
         return user_options.working_directory
     working, home = start.caller.working_directory, start.caller.environ.get("HOME", "")
@@ -134,7 +137,7 @@ def _directory(plan: Plan, start: Start, image: Tree, user_options: UserBwrapOpt
 
 
 def _host_binds(start: Start, image: Tree) -> list[tuple[str, str]]:
-    """Return (option, path) of what every container has of the host, at its own path, in the order of the mounts."""
+    """Return (option, path) of each host path that every container has, in the order of the mounts."""
     binds = [("--ro-bind", "/sys"), ("--bind", "/tmp")]
     if _has(image, "/var/tmp", "dir"):
         binds.append(("--bind-try", "/var/tmp"))
@@ -144,10 +147,10 @@ def _host_binds(start: Start, image: Tree) -> list[tuple[str, str]]:
 
 
 def _host_files(start: Start, image: Tree) -> list[str]:
-    """Return those of the host's `HOST_FILES` that a container of *image* has.
+    """Return the `HOST_FILES` that a container of *image* has.
 
-    Apptainer makes a place for all but the last two, also where the image has a link: bubblewrap refuses to mount on
-    one. A very large /etc is rebuilt only for files of the network.
+    Like Apptainer, gpubind makes mount points for the first three. It replaces a link of the image, because bubblewrap
+    refuses to mount on one. A very large /etc is rebuilt only for the network files.
     """
     creatable: tuple[str, ...] = HOST_FILES[:3] if len(image.names("/etc")) <= root.REBUILD_LIMIT else _NETWORK_FILES
     if isinstance(image.readlink("/etc"), str):
@@ -161,7 +164,7 @@ def _has(image: Tree, path: str, kind: FileKind) -> bool:
 
 
 def _user_directories(plan: Plan, start: Start) -> list[str]:
-    """Return the caller's home and working directory, which are writable at their own paths, as with Apptainer."""
+    """Return the caller's home and working directory, which are bound writable at the same paths, as with Apptainer."""
     paths: list[str] = []
     for path in (start.caller.environ.get("HOME", ""), start.caller.working_directory or ""):
         is_bindable = path.startswith("/") and path not in UNBOUND_WORKING_DIRECTORIES and "\0" not in path

@@ -1,8 +1,8 @@
 """The environment of a container that bubblewrap starts: the one that Apptainer would give it.
 
-The caller's variables pass, but for a few; the image's own win over them, then come the plan's, then the user's. An
-image's environment scripts are shell, so a shell of the image reads them, without the caller's variables and in
-Apptainer's order, sets what comes after them, and then becomes the command.
+The caller's variables pass, except a few. The image's replace them, then the plan's, then the user's. A shell of the
+image reads the image's environment scripts, without the caller's variables and in Apptainer's order. It then sets the
+other variables, and becomes the command.
 
 Source: Apptainer 1.4.5 `internal/pkg/util/env/clean.go`, `internal/pkg/util/fs/files/action_script.sh`. It was run.
 """
@@ -25,11 +25,11 @@ SHELLS = (("/bin/bash", "-p", "-c"), ("/bin/sh", "-c"))
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PASSED_VARIABLE = re.compile(r"(?!PATH$|LD_LIBRARY_PATH$|(?:APPTAINER|SINGULARITY)(?:ENV)?_)[A-Za-z_][A-Za-z0-9_]*")
-"""Variables of the caller's that come into a container. Exported functions of bash do not."""
+"""The caller's variables that a container gets. It does not get bash's exported functions."""
 _READ_ONLY_VARIABLE = re.compile(
     r"HOME|PWD|_|OPTIND|U?GID|E?UID|PPID|SHLVL|IFS|BASHOPTS|SHELLOPTS|BASH_VERSINFO|__gpubind.*"
 )
-"""Those that the scripts may see, and those that a shell does not let go."""
+"""Variables that the scripts may see, and those that a shell cannot unset."""
 
 _HIDE_SCRIPT = """for __gpubind in {names}
 do
@@ -98,10 +98,10 @@ exec "$@\""""
 def environment(
     operations: tuple[EnvVar, ...], environ: Mapping[str, str], user_options: UserBwrapOptions, image: Tree
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """Return the environment of a container of *image*: of *environ*, *operations* and the user's own options.
+    """Return the environment of a container of *image*, from *environ*, *operations* and the user's options.
 
-    These are words after the user's own; words before the command, a shell with its script or none; and what is set
-    for certain, whatever the image's scripts say.
+    The parts: options after the user's; arguments before the command, which are a shell with its script or none; and
+    the variables whose values do not depend on the image's scripts.
     """
     callers = (
         {}
@@ -141,7 +141,7 @@ def _script(
     names: list[str],
     fixed_values: Mapping[str, Optional[str]],
 ) -> str:
-    """Return the script that reads the image's own without the caller's *names*, and then sets the rest."""
+    """Return the script that reads the image's scripts without the caller's *names*, and then sets the variables."""
     joined_names = " ".join(names)
     directories = DEFAULT_PATH.replace(":", " ")
     parts = [_HIDE_SCRIPT.format(names=joined_names)] if names else []
@@ -172,7 +172,7 @@ def _script(
 
 
 def _fixed_values(operations: tuple[EnvVar, ...], users: Mapping[str, Optional[str]]) -> dict[str, Optional[str]]:
-    """Return the variables whose values do not depend on the image's own; None for one that is taken away."""
+    """Return the variables whose values do not depend on the image's own; None for one to be removed."""
     values: dict[str, Optional[str]] = {
         operation.name: operation.value for operation in operations if operation.op in ("set", "unset")
     }
@@ -206,7 +206,7 @@ def _shell(image: Tree) -> Optional[tuple[str, ...]]:
 
 
 def _image_variables(image: Tree) -> dict[str, str]:
-    """Return what is known of the image's own variables without a shell."""
+    """Return the image's variables whose values are known without a shell."""
     exports = read_environment(image)
     exported = {name for name in exports.env if name in exports.exported or name in SEARCH_PATHS}
     return {name: value for name, value in exports.env.items() if value is not None and name in exported}

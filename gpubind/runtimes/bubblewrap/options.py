@@ -1,4 +1,4 @@
-"""The user's own options for bubblewrap, read as bubblewrap reads them: their mounts and variables.
+"""The mounts and variables of the user's options for bubblewrap, by bubblewrap's rules.
 
 Source: bwrap(1) 0.12.
 """
@@ -17,7 +17,7 @@ _UNREADABLE_OPTIONS = (
     *("args", "bind-data", "bind-fd", "file", "overlay", "overlay-src", "ro-bind-data", "ro-bind-fd"),
     *("ro-overlay", "symlink", "tmp-overlay", "tmpfs"),
 )
-"""Options that change the container's files in ways that paths do not tell."""
+"""Options that change the container's files in ways that gpubind cannot inspect."""
 
 
 class UserBwrapOptions(NamedTuple):
@@ -26,16 +26,16 @@ class UserBwrapOptions(NamedTuple):
     binds: tuple[UserBind, ...] = ()
     """In their order."""
     env: tuple[tuple[str, Optional[str]], ...] = ()
-    """Each variable that they set or, with None, take away; as the last word on it says."""
+    """Each variable that they set or, with None, remove; the last option takes effect."""
     clears_env: bool = False
-    """Whether they take all variables of the caller away."""
+    """Whether they remove all variables of the caller."""
     working_directory: Optional[ContainerPath] = None
     unreadable_options: tuple[str, ...] = ()
-    """Options that bring what cannot be looked at, each with its words."""
+    """The options of `_UNREADABLE_OPTIONS`, each with its values."""
 
 
 def parse_user_options(args: Sequence[str]) -> UserBwrapOptions:
-    """Return what *args* mean to bubblewrap. Never raises: bubblewrap itself says what is wrong with them."""
+    """Parse *args*, options for bubblewrap. Never raises: bubblewrap itself reports errors in them."""
     binds: list[UserBind] = []
     env: dict[str, Optional[str]] = {}
     clears_env = False

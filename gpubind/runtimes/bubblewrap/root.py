@@ -1,11 +1,10 @@
-"""A root in which mount points can be made: for a container of gpubind's, and in a command line of the user's.
+"""A root for bubblewrap in which mount points can be made.
 
-bubblewrap gets a directory of gpubind's with the mount points that an image lacks, and all that the image has.
+bubblewrap makes mount points only where it can write. An image as the root is therefore replaced with a directory of
+bubblewrap's, in which each entry of the image is bound again. So no mount point is ever made in the image.
 
-bubblewrap has no words for GPUs, and makes mount points only where it can write. Where the user binds an image as the
-root, the root becomes a directory of bubblewrap's own in which everything of that image is bound again, as in
-`bwrap.words`; so nothing is ever made in the image. Our files come after the user's options, for `--dev /dev` and the
-like would cover them, and before the user's `--remount-ro /`.
+In the user's command line, the plan's binds follow the user's options, because some of these, such as `--dev /dev`,
+would cover them. The binds precede the user's `--remount-ro /`.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ REBUILD_LIMIT = 150
 """Entries of a directory that is still rebuilt for an optional mount: 280 of them cost over 100 ms."""
 BWRAP_MOUNTS = ("/proc", "/dev", "/sys", "/tmp")
 _NEW_DIRECTORY_OPTIONS = ("dev", "tmpfs", "proc", "mqueue", "dir")
-"""Options that make something new at a path: places can be made in it."""
+"""Options that make a new directory at a path: mount points can be made in it."""
 
 
 def directory_to_rebuild(image: Tree, target: str, *, through_links: bool = True) -> Optional[str]:
     """Return the deepest directory of *image* that exists above *target*, resolved; None if *target* itself exists.
 
-    With *through_links* a link at *target* exists if what it leads to does; else none exists.
+    With *through_links*, a link at *target* exists if its destination does; otherwise no link exists.
     """
     if image.has(target) and (through_links or isinstance(image.readlink(target), Missing)):
         return None
@@ -47,7 +46,7 @@ def directory_to_rebuild(image: Tree, target: str, *, through_links: bool = True
 
 
 def rebuild_obstacle(mount: Mount, image: Tree) -> Optional[str]:
-    """Return why an optional file has no place: too large a directory of *image* would have to be rebuilt."""
+    """Return the reason if *mount* is optional and needs a directory of *image* that is too large to be rebuilt."""
     place = directory_to_rebuild(image, mount.target)
     if place is None or place == "/" or mount.required or len(image.names(place)) <= REBUILD_LIMIT:
         return None
@@ -57,9 +56,9 @@ def rebuild_obstacle(mount: Mount, image: Tree) -> Optional[str]:
 def rebuild_args(
     image: Tree, directory: str, bind: str = "--ro-bind", without: Collection[str] = BWRAP_MOUNTS
 ) -> list[str]:
-    """Return *directory* as a tmpfs that holds everything the image has there. The root is one already.
+    """Return the options that make *directory* a tmpfs with all its entries of the image. The root is one already.
 
-    *bind* is the option for that; *without* names entries that are rebuilt in another way.
+    *bind* is the option for the entries; *without* has the paths that are rebuilt in another way.
     """
     args = [] if directory == "/" else ["--tmpfs", directory]
     for name in image.names(directory):
@@ -79,7 +78,7 @@ def rebuild_args(
 def arguments_in_line(plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
     """Return the user's options with *plan* among them, for a start whose image is their root, or whose root is new.
 
-    Errors: `RuntimeLimitError` (code `fixed-root`) for a root in which no place can be made.
+    Errors: `RuntimeLimitError` (code `fixed-root`) for a root in which no mount point can be made.
     """
     image = start.tree
     options = PROGRAMS["bwrap"].read(start.user.arguments).options
@@ -123,7 +122,7 @@ def arguments_in_line(plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Runt
 
 
 def _obstacle(mount: Mount, image: Optional[Tree], *, writable: bool) -> Optional[str]:
-    """Return why no place for *mount* is made in the image's root, or in a root of the user's that is *writable*."""
+    """Return why *mount* gets no mount point in the image's root, or in a *writable* root of the user's."""
     if image is None:
         return None
     place = directory_to_rebuild(image, mount.target)
@@ -135,13 +134,9 @@ def _obstacle(mount: Mount, image: Optional[Tree], *, writable: bool) -> Optiona
 def _environment(
     operations: Sequence[EnvVar], environ: Mapping[str, str], user_options: UserBwrapOptions
 ) -> Iterator[tuple[str, Optional[str]]]:
-    """Yield the variables of the plan with their values: the user's --setenv comes first, then ours, then the caller's
-    own.
-    """
+    """Yield the plan's variables: the user's --setenv precedes the plan's value, which precedes the caller's."""
     users = dict(user_options.env)
     callers = {} if user_options.clears_env else {name: value for name, value in environ.items() if name not in users}
     for name, value in compose(operations, BaseEnvironment(users, images=callers)).items():
-        if not (
-            name == "PATH" and user_options.clears_env and name not in users
-        ):  # else execvp(3) looks where it always does
+        if name != "PATH" or name in users or not user_options.clears_env:  # without PATH execvp(3) has a default
             yield name, value

@@ -24,16 +24,14 @@ from gpubind.runtimes.cmdline.reader import (
 )
 
 OperandKind = Literal["image", "instance", "bundle", "rootfs", "joined"]
-"""The words after the options: an image and a command; an image and an instance's name; a container's name, with the
-bundle among the options; a command, with the rootfs among the options; a running container."""
-
+"""The operands, in the order of the kinds: an image and a command; an image and an instance's name; a container's name,
+with the bundle among the options; a command, with the rootfs among the options; a running container."""
 
 Action = Literal["exec", "run", "shell"]
 ALL_ACTIONS: tuple[Action, ...] = get_args(Action)
 ENGINES = ("docker", "nerdctl", "podman")
 _COMPOSED = {"build", "buildx", "create", "run", "up", "watch"}
-"""Words of these programs' builds and of Compose, which may use GPUs that files name."""
-
+"""Subcommands of `ENGINES` for builds and Compose, which may use GPUs that files request."""
 
 BWRAP_BINDS = ("bind", "bind-try", "dev-bind", "dev-bind-try", "ro-bind", "ro-bind-try")
 """The options of bubblewrap that bind a path of the host."""
@@ -79,7 +77,7 @@ class RuntimeProgram(NamedTuple):
     """The program whose options for GPUs it has; empty if it has none."""
     reader: OptionParser
     subcommands: Mapping[tuple[str, ...], StartSubcommand]
-    """Those that start a container, by their words; `()` for a program without subcommands."""
+    """The subcommands that start a container, by their names; `()` for a program without subcommands."""
     default_root: Optional[str] = None
     """The root directory of a command where no option names one; None if an option must."""
     option_files: tuple[str, ...] = ()
@@ -97,7 +95,7 @@ class RuntimeProgram(NamedTuple):
 
     @property
     def start_subcommands(self) -> tuple[str, ...]:
-        """Return the words without one of which a line needs no plan, and no warning; none if each line may."""
+        """Return the subcommands without which a line needs no plan and no warning; none if every line may need one."""
         names = {names[-1] for names in self.subcommands if names} | (_COMPOSED if self.family in ENGINES else set())
         return () if () in self.subcommands else tuple(sorted(names))
 
@@ -108,8 +106,8 @@ class RuntimeProgram(NamedTuple):
     def read(self, arguments: Sequence[str], *more: str) -> ParsedCommandLine:
         """Return the options in *arguments*, the user's own for a start; *more* are tables of options.
 
-        The beginning of a name is that of an option of the start before it is one of *more*. A word that cannot be read
-        is skipped: the program itself reports it, or has more options than the table.
+        An abbreviated name means an option of the start before one of *more*. An argument that cannot be parsed is
+        skipped: the program itself reports it, or has more options than the table.
         """
         start = self.start()
 
@@ -156,7 +154,7 @@ _SINGULARITY = RuntimeProgram(
     },
 )
 COMPOSE = RuntimeProgram("compose", "docker", reader.PFLAG, {})
-"""Its containers are in files."""
+"""Files define its containers."""
 BUILDAH = RuntimeProgram("buildah", "podman", reader.PFLAG, {})
 """Its containers are those of builds."""
 _BWRAP = StartSubcommand("bwrap", "rootfs", needs_command=True, actions=ALL_ACTIONS)
@@ -201,4 +199,4 @@ UNSUPPORTED_PROGRAMS = {
     "kubectl": "use `gpubind plan --format kubernetes`",
     "sbatch": "put `gpubind wrap --` into the script, right before the runtime's name",
 }
-"""Other programs that start containers, whose command lines are not read; what to do instead."""
+"""Other programs that start containers, whose command lines gpubind does not parse: what to do instead."""

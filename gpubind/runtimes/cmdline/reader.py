@@ -1,4 +1,4 @@
-"""Read the options of a command line, with the place of each word, by the rules of the library that its program uses.
+"""Parse the options of a command line, with their positions, by the rules of the library that the program uses.
 
 | reader | library | used by |
 | --- | --- | --- |
@@ -28,7 +28,6 @@ from gpubind.runtimes.cmdline.values import parse_bool
 
 FailureKind = Literal["unknown", "ambiguous", "no-value", "needless-value", "bad-value"]
 _OPTIONAL_VALUE = -1
-_NUMBER = r"-[+-]?[0-9]+"
 _TOKEN = re.compile(r"(?P<names>[^/=?]*)(?:/(?P<letters>\?|[^=?]+))?(?:=(?P<count>[0-9])?|(?P<maybe>\?))?")
 
 
@@ -38,7 +37,7 @@ class OptionSpec(NamedTuple):
     name: str
     """Without dashes; the letter of an option without a long name."""
     argument_count: int
-    """How many words follow it; `_OPTIONAL_VALUE` for a value that only its own word can hold."""
+    """How many arguments follow it; `_OPTIONAL_VALUE` for a value that only the same argument can hold."""
 
 
 class OptionTable(NamedTuple):
@@ -54,27 +53,27 @@ class ParsedOption(NamedTuple):
     name: str
     """The first name in the table."""
     value: str
-    """Empty for an option without one, but Go's switches have `true`. Several words are joined by a blank."""
+    """Empty for an option without one, but Go's switches have `true`. Several values are joined by a space."""
     args: tuple[str, ...]
-    """As written. Letters that share a word share these."""
+    """As written. Letters in one argument share it."""
     position: int
-    """The position of the first of them."""
+    """The position of the first of `args`."""
 
 
 def argument_location(position: int) -> str:
-    """Return the place of the argument at *position*, for a reader; the program is the first."""
+    """Return the location of the argument at *position*, for messages. The program is the first argument."""
     return f"argument {position + 1}"
 
 
 class ParsedArgument(NamedTuple):
-    """One option, or several letters in one word."""
+    """One option, or several letters in one argument."""
 
     options: tuple[ParsedOption, ...]
     next: int
 
 
 class ParseFailure(NamedTuple):
-    """A word that is not an option of the program, or an option that lacks its value."""
+    """An argument that is not an option of the program, or an option without its value."""
 
     kind: FailureKind
     position: int
@@ -87,13 +86,13 @@ class ParsedCommandLine(NamedTuple):
     """The whole line."""
     options: tuple[ParsedOption, ...]
     operand_indexes: tuple[int, ...]
-    """The positions of the words that are not options, in their order."""
+    """The positions of the arguments that are not options, in order."""
     insert_index: int
-    """Where another option can be put after those: at the first of the others, or at a `--` before it."""
+    """The position at which another option can be inserted: the first operand, or a `--` before it."""
     error: Optional[ParseFailure] = None
-    """Why reading ended early."""
+    """Why parsing ended early."""
     skipped_errors: tuple[ParseFailure, ...] = ()
-    """Words that could not be read, after which reading went on."""
+    """Arguments that could not be parsed, and were skipped."""
 
     def last(self, name: str) -> Optional[str]:
         """Return the last value of option *name*, if it is given."""
@@ -105,7 +104,7 @@ class OptionParser(NamedTuple):
 
     step: Callable[[OptionTable, Sequence[str], int], Union[ParsedArgument, ParseFailure]]
     permutes: bool = False
-    """Whether options may follow the first word that is not an option."""
+    """Whether options may follow the first operand."""
     dash_is_option: bool = False
     """Whether a lone `-` is an option."""
     has_terminator: bool = True
@@ -118,7 +117,7 @@ class UserOptionValues(NamedTuple):
     values: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     """The values of each option that is given, by its name."""
     env: Mapping[str, str] = MappingProxyType({})
-    """The variables that they set in the container."""
+    """The variables that the options set in the container."""
 
     @classmethod
     def of(cls, line: ParsedCommandLine, env: Mapping[str, str]) -> UserOptionValues:
@@ -143,9 +142,9 @@ class UserOptionValues(NamedTuple):
 
 @cache
 def parse_option_table(*texts: str) -> OptionTable:
-    """Return the options in *texts* of words `name/letters`, each followed by how many words it takes.
+    """Return the options in *texts*, which have items `name/letters`, each with its number of arguments.
 
-    `name` takes none, `name=` one word, `name=2` two, `name?` a value in its own word only. `a|b` are names for one
+    `name` takes none, `name=` one, `name=2` two, `name?` a value in the same argument only. `a|b` are names for one
     option, `/x` is an option without a long name. Of two entries for one name or letter the first takes precedence.
     """
     names: dict[str, OptionSpec] = {}
@@ -169,11 +168,11 @@ def parse_options(
     table: OptionTable,
     argv: Sequence[str],
     position: int = 0,
-    skip: Callable[[ParseFailure], Optional[int]] = lambda trouble: None,
+    skip: Callable[[ParseFailure], Optional[int]] = lambda failure: None,
 ) -> ParsedCommandLine:
     """Return the options in *argv* from *position* on. Never raises.
 
-    *skip* returns where reading goes on after a word that cannot be read; None ends it.
+    *skip* returns the position after a failure at which parsing continues; None ends it.
     """
     options: list[ParsedOption] = []
     operands: list[int] = []
@@ -214,9 +213,9 @@ def parse_options(
 def _parse_option(
     spec: Optional[OptionSpec], argv: Sequence[str], position: int, value: Optional[str] = None, *, is_go: bool = False
 ) -> Union[ParsedArgument, ParseFailure]:
-    """Return the option *spec* at *position*, with the *value* in its own word, or else with the words that it takes.
+    """Return the option *spec* at *position*, with the *value* in the same argument, else with those that follow.
 
-    *is_go*: whether an option that takes nothing is a switch of Go's, which can be given `=false`.
+    *is_go*: whether an option without a value is a switch of Go's, which accepts `=false`.
     """
     if spec is None:
         return ParseFailure("unknown", position)
@@ -242,7 +241,7 @@ def _split(text: str) -> tuple[str, Optional[str]]:
 def _short_options(
     table: OptionTable, argv: Sequence[str], position: int, *, is_go: bool = False
 ) -> Union[ParsedArgument, ParseFailure]:
-    """Read `-ec`, `-B/a:/b`, `-B /a:/b` and, of Go's, `-B=/a:/b`."""
+    """Parse `-ec`, `-B/a:/b`, `-B /a:/b` and, of Go's, `-B=/a:/b`."""
     arg, after = argv[position], position + 1
     options: list[ParsedOption] = []
     for offset, letter in enumerate(arg[1:], 2):
@@ -276,21 +275,16 @@ def _getopt(table: OptionTable, argv: Sequence[str], position: int) -> Union[Par
     matches = {table.names[name]} if name in table.names else set()
     # The beginning of one option's names is enough: getopt_long(3).
     matches = matches or {option for full, option in table.names.items() if name and full.startswith(name)}
-    return (
-        ParseFailure("ambiguous", position)
-        if len(matches) > 1
-        else _parse_option(next(iter(matches), None), argv, position, value)
-    )
+    if len(matches) > 1:
+        return ParseFailure("ambiguous", position)
+    return _parse_option(next(iter(matches), None), argv, position, value)
 
 
 def _getopt_numeric(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:
     arg = argv[position]
-    is_number = re.fullmatch(_NUMBER, arg) is not None
-    return (
-        ParsedArgument((ParsedOption("adjustment", arg[1:], (arg,), position),), position + 1)
-        if is_number
-        else _getopt(table, argv, position)
-    )
+    if re.fullmatch(r"-[+-]?[0-9]+", arg):
+        return ParsedArgument((ParsedOption("adjustment", arg[1:], (arg,), position),), position + 1)
+    return _getopt(table, argv, position)
 
 
 def _go_flag(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:
@@ -299,9 +293,8 @@ def _go_flag(table: OptionTable, argv: Sequence[str], position: int) -> Union[Pa
 
 
 def _fixed_count(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:
-    return _parse_option(
-        table.names.get(argv[position][2:]) if argv[position].startswith("--") else None, argv, position
-    )
+    spec = table.names.get(argv[position][2:]) if argv[position].startswith("--") else None
+    return _parse_option(spec, argv, position)
 
 
 def _whole(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:
@@ -313,11 +306,9 @@ def _whole(table: OptionTable, argv: Sequence[str], position: int) -> Union[Pars
 
 def _proot(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:
     spec = table.names.get(argv[position][2:]) if argv[position].startswith("--") else None
-    return (
-        ParseFailure("no-value", position)
-        if spec is not None and spec.argument_count
-        else _whole(table, argv, position)
-    )
+    if spec is not None and spec.argument_count:
+        return ParseFailure("no-value", position)
+    return _whole(table, argv, position)
 
 
 def _udocker(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:

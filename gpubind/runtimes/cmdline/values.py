@@ -38,7 +38,7 @@ def parse_list(text: str) -> tuple[str, ...]:
 
 
 def parse_mount(text: str) -> dict[str, str]:
-    """Return the fields of --mount, `type=bind,source=...,target=...`, CSV, under these names for their synonyms."""
+    """Return the fields of --mount, CSV: `type=bind,source=...,target=...`, these names for their synonyms."""
     fields = {key.lower(): value for key, _, value in (field.partition("=") for field in parse_list(text))}
     source = fields.get("source") or fields.get("src") or ""
     target = fields.get("destination") or fields.get("dst") or fields.get("target") or ""
@@ -53,10 +53,10 @@ def parse_map(text: str) -> dict[str, str]:
 
 
 def format_map(name: str, value: str) -> Optional[str]:
-    """Return the text of a map that gives *name* exactly *value*; None where there is none.
+    """Return the text of a map that gives *name* exactly *value*; None if no text does.
 
-    One `=` in the text means one pair as written, without the quotes at its ends. With more of them it is CSV, where
-    quotes protect everything but a carriage return before a newline. A pair that is given twice has more of them.
+    One `=` in the text means one pair as written, without the quotes at its ends. A text with more of them is CSV, in
+    which quotes protect everything but a carriage return before a newline. A pair given twice has more than one.
     """
     pair = f"{name}={value}"
     if pair.count("=") == 1 and pair.strip('"') == pair:

@@ -1,8 +1,8 @@
 """docker, podman and nerdctl: three programs with one command line, each with a store of images.
 
-Their options are the same, with these exceptions: podman starts a directory, too (`--rootfs DIR:O`, with an overlay,
-so that nothing is left in it), keeps an ordinary user's groups, and takes variables of an image's away by name.
-nerdctl splits a value of --mount at each comma, and only `wrap` starts it: containerd's store of images is not read.
+Their options are the same, with these exceptions: podman also starts a directory (`--rootfs DIR:O`, with an overlay, so
+that nothing is written to it). It keeps an ordinary user's groups, and removes variables of the image by name. nerdctl
+splits a value of --mount at each comma, and only `wrap` starts it: containerd's store of images is not read.
 
 Sources: references of `docker run` and `docker pull`; podman-run(1) and podman-pull(1) 5.4; docker/cli 26.1
 `opts/mount.go`; containers/common `pkg/config/pull_policy.go`; nerdctl 2.3.5 `pkg/mountutil/mountutil_linux.go`,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _PLAINER_PATH_HINT = "give it a plainer path"
 _SHM = "/dev/shm"
 INIT_PROGRAMS = ("/usr/libexec/podman/catatonit", "/usr/bin/catatonit", "/usr/bin/tini-static", "/usr/bin/docker-init")
-"""Programs that can be the first in a container: it would ignore SIGTERM and SIGINT otherwise."""
+"""Programs that can be a container's first process, which would otherwise ignore SIGTERM and SIGINT."""
 
 
 class Docker(Runtime):
@@ -73,14 +73,14 @@ class Docker(Runtime):
     """Whether `pull` prints only the image on standard output without --quiet, too."""
 
     def identify(self, text: str) -> tuple[Runtime, Optional[tuple[int, ...]]]:
-        """`Docker version 26.1.5, build a72d7cd` -> docker; a `docker` of podman's says `podman version 5.4.2`."""
+        """`Docker version 26.1.5, build a72d7cd` -> docker; podman's `docker` prints `podman version 5.4.2`."""
         return PODMAN if "podman" in text else DOCKER, parse_version(text)
 
     def parse_env_option(self, text: str, environ: Mapping[str, str]) -> Mapping[str, str]:
         return parse_env_option(text, environ)
 
     def pull(self, options: UserOptionValues, global_options: Mapping[str, str], image: str) -> PullCommand:
-        """Return how the program gets *image*. It refuses an unknown policy itself."""
+        """Return how the program pulls *image*. The program itself refuses an unknown policy."""
         policy = self.policies.get(options.last("pull") or "missing", "never") if not image.startswith("-") else "never"
         global_args = [f"--{name}={value}" for name, value in global_options.items()]
         option_values = {name.removeprefix("override-"): values for name, values in options.values.items()}
@@ -99,22 +99,20 @@ class Docker(Runtime):
         return pull._replace(exists_args=(*global_args, "image", "exists", image), repull_args=again)
 
     def hides_caller_variable(self, start: Start, name: str) -> bool:
-        """Return whether the user's own words say that variable for the container."""
+        """Return whether the user's options set that variable in the container."""
         return user_value(start, name) is not None or start.user.has_unread_env_files
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
         """Return the layout of a CDI spec for an unknown image: an option would replace its LD_LIBRARY_PATH."""
-        return (
-            cdi_layout(start.facts.architecture)
-            if is_blind and start.facts.architecture is not None
-            else GPUBIND_LAYOUT
-        )
+        if is_blind and start.facts.architecture is not None:
+            return cdi_layout(start.facts.architecture)
+        return GPUBIND_LAYOUT
 
     def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
-        """Return the options for *plan*: `podman run WORDS IMAGE`.
+        """Return the options for *plan*: `podman run OPTIONS IMAGE`.
 
-        A node goes by --device: one that is bound is refused by the device cgroup. Errors: `RuntimeLimitError` for a
-        path or a value that no option can say, and for a daemon on another machine.
+        Nodes use --device, because the device cgroup refuses a bound one. Errors: `RuntimeLimitError` for a path or a
+        value that no option can express, and for a daemon on another machine.
         """
         _need_local(start)
         edits = make_edits(plan, stage.files, user_mounts(start))
@@ -156,7 +154,8 @@ class Docker(Runtime):
         return mount_value(bind)
 
     unset_option = "--env"
-    """Takes a variable of the image away: docker's --env does where its own environment lacks the variable."""
+    """The option that removes a variable of the image. docker's --env does so if docker's environment lacks the
+    variable."""
 
     def group_args(self, nodes: tuple[DeviceNode, ...], start: Start) -> list[str]:
         """Return the option with which an ordinary user's container opens a node that is open only to a group."""
@@ -169,7 +168,7 @@ class Docker(Runtime):
     def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
         """Return the whole command line. Errors: `RuntimeLimitError` for a directory that podman cannot start.
 
-        The defaults stand before the user's own options, which can take each of them back; the plan's follow them.
+        The defaults precede the user's options, which can override each of them. The plan's options follow.
         """
         user_options, argv = start.user.options, call.argv
         is_directory = call.image.startswith(("/", "."))  # a name begins with neither
@@ -292,7 +291,7 @@ def _outlives(plan: Plan, severity: Severity) -> Finding:
 
 
 def mount_value(bind: Bind) -> str:
-    """Return a --mount value: a record of comma-separated fields, where quoting can say nearly any path.
+    """Return a --mount value: a record of comma-separated fields, in which quotes protect nearly any path.
 
     Errors: `RuntimeLimitError` (code `unsayable-path`).
     """
@@ -308,7 +307,6 @@ def mount_value(bind: Bind) -> str:
 
 
 def _mount_fields(bind: Bind) -> list[str]:
-    """Return the fields of a --mount value, unquoted."""
     return ["type=bind", f"source={bind.source}", f"target={bind.target}", *(["readonly"] if bind.read_only else [])]
 
 
@@ -334,7 +332,7 @@ def _shm_args(start: Start) -> list[str]:
 
 
 def _rootfs(call: StartCall, start: Start) -> str:
-    """Return the value of --rootfs, with an overlay that takes what is written. Errors: `RuntimeLimitError`."""
+    """Return the value of --rootfs, with an overlay for writes. Errors: `RuntimeLimitError`."""
     path = normpath(join(start.caller.working_directory or "/", call.image))
     if not is_utf8(path) or re.search(r"[:,\\\s\"]", path):
         why = "--rootfs takes no path with a colon, a comma, a quote, a backslash or white space"

@@ -1,9 +1,9 @@
 """The user's own options for `docker run` and `podman run`: variables and mounts; and the plan's variables with them.
 
-Neither program hands on the caller's environment, and what --env sets takes the place of the image's: so a value that
-adds to the image's is composed from the image's configuration.
+Neither program passes on the caller's environment, and --env replaces the image's value. A value that adds to the
+image's is therefore composed from the image's configuration.
 
-Sources: `docker run --help` of 26.1.5 and `podman run --help` of 5.4.2, and what both said to options that those hide;
+Sources: `docker run --help` of 26.1.5 and `podman run --help` of 5.4.2, and the answers of both to hidden options;
 docker/cli `opts/file.go` (files of variables), `opts/mount.go`.
 """
 
@@ -24,7 +24,7 @@ from gpubind.runtimes.environment import BaseEnvironment, compose, is_added_to, 
 from gpubind.runtimes.runtime import Start
 
 _DISABLE_HOOK_VALUE = "void"
-"""With this value NVIDIA's own runtime and its hook bring nothing, where they are the default."""
+"""With this value NVIDIA's runtime and its hook, if they are the default, add nothing."""
 
 
 def parse_env_option(text: str, environ: Mapping[str, str]) -> dict[str, str]:
@@ -50,7 +50,7 @@ def user_value(start: Start, name: str) -> Optional[str]:
 
 
 def user_mounts(start: Start) -> tuple[UserBind, ...]:
-    """Return everything that the user mounts; without a source for volumes and tmpfs, which have none on this host."""
+    """Return the user's mounts. The source of a volume or tmpfs, which has none on this host, is empty."""
     mounts: list[tuple[str, str]] = []
     for text in start.user.options.all("volume"):
         source, colon, remainder = text.partition(":")
@@ -69,9 +69,9 @@ def user_mounts(start: Start) -> tuple[UserBind, ...]:
 
 
 def environment(plan: Plan, start: Start) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """Return the variables for the options, by name, and those of the image that the container must not have.
+    """Return the variables for the options, sorted by name, and the names of the image's variables to be removed.
 
-    Errors: `RuntimeLimitError`: code `image-needed` where a value adds to one that is not known, `unsayable-value`.
+    Errors: `RuntimeLimitError`: code `image-needed` if a value adds to an unknown one, `unsayable-value`.
     """
     operations = [
         operation for operation in plan.env if not start.user.has_unread_env_files or is_added_to(plan, operation.name)
@@ -84,7 +84,7 @@ def environment(plan: Plan, start: Start) -> tuple[tuple[tuple[str, str], ...], 
     changed = compose(operations, BaseEnvironment(users, images=images))
     env = {NVIDIA_VISIBLE_DEVICES: _DISABLE_HOOK_VALUE, **dict(set_variables(changed))}
     if any(variable.rule == "handed-on" for variable in plan.env) and CUDA_DEVICE_ORDER in start.caller.environ:
-        # The numbers are the caller's, and so is their order.
+        # The numbers are the caller's, so the container needs the caller's order.
         env.setdefault(CUDA_DEVICE_ORDER, start.caller.environ[CUDA_DEVICE_ORDER])
     option_values = {name: value for name, value in env.items() if name not in users or name in changed}
     for name, value in option_values.items():
@@ -95,7 +95,7 @@ def environment(plan: Plan, start: Start) -> tuple[tuple[tuple[str, str], ...], 
 
 
 def _need_value(name: str, plan: Plan, start: Start) -> None:
-    """Errors: `RuntimeLimitError` (code `image-needed`) where the own value of variable *name* is not known."""
+    """Errors: `RuntimeLimitError` (code `image-needed`) if the container's value of *name* is unknown."""
     if plan.image is None or (user_value(start, name) is None and start.user.has_unread_env_files):
         why = "the image is not known" if plan.image is None else "a file of --env-file cannot be looked at"
         hint = "name the image: `--image podman:NAME`, `--image docker:NAME`" if plan.image is None else ""

@@ -1,6 +1,6 @@
 """The daemon of docker or podman: on this machine, or on another one.
 
-The program's own options before its subcommand take precedence over the environment, also for the place of its files.
+The program's own options before its subcommand take precedence over the environment, also for the path of its files.
 Source: docker/cli 26.1 `cli/command/cli.go` (resolveContextName), `cli/context/store/metadatastore.go`;
 podman-remote(1) 5.4; both were run, and neither reads the other's variables.
 """
@@ -14,7 +14,7 @@ from typing import Any, Optional
 from gpubind.runtimes.cmdline.values import parse_bool
 
 _LOCAL_SOCKET = "unix://"
-"""How the address of a socket of this machine begins."""
+"""The prefix of the address of a socket of this machine."""
 _VM_SOCKET_DIRECTORIES = ("/.docker/desktop/", "/.rd/", "/.colima/", "/.lima/")
 """Directories below a home with the sockets of daemons in virtual machines: Docker Desktop, Rancher Desktop, Colima,
 Lima. Source: docker's manual, "Install Docker Desktop on Linux"; the manuals of the others.
@@ -25,15 +25,15 @@ PODMAN_STORES = (
     *("connection", "context", "host", "imagestore", "module", "remote", "root", "runroot", "storage-driver"),
     *("storage-opt", "url"),
 )
-"""Own options with which the program may have other images than without them."""
+"""Options before the subcommand that may select another store of images."""
 
 
 def remote_podman(
     environ: Mapping[str, str], read: Callable[[str], Optional[str]], global_options: Mapping[str, str]
 ) -> Optional[str]:
-    """Return what sends podman to another machine's service: one of *global_options* or a variable; else None.
+    """Return what selects a service on another machine: one of *global_options* or a variable; else None.
 
-    A connection by name, also the default one of --remote, may lead anywhere.
+    A named connection, and the default one of --remote, may lead anywhere.
     """
     address = global_options.get("url") or global_options.get("host")
     if address:
@@ -52,10 +52,10 @@ def remote_podman(
 def remote_docker(
     environ: Mapping[str, str], read: Callable[[str], Optional[str]], global_options: Mapping[str, str]
 ) -> Optional[str]:
-    """Return what sends docker to another machine's daemon: one of *global_options*, a variable, or the context that
-    `docker context use` has chosen. None if nothing does.
+    """Return what selects a daemon on another machine: one of *global_options*, a variable, or the current context,
+    which `docker context use` sets. None if nothing does.
 
-    *read* gives the text of a file of this machine, or None.
+    *read* returns the text of a file on this machine, or None.
     """
     if global_options.get("config"):
         environ = {**environ, "DOCKER_CONFIG": global_options["config"]}
@@ -63,26 +63,26 @@ def remote_docker(
     if address:
         return _unless_local("--host", address, address)
     if context and context not in _DEFAULT_CONTEXTS:
-        return _unless_local("--context", context, _address(context, environ, read))
+        return _unless_local("--context", context, _context_address(context, environ, read))
     address = environ.get("DOCKER_HOST")
     if address:
         return _unless_local("DOCKER_HOST", address, address)
     context = context or environ.get("DOCKER_CONTEXT")
     if context:
-        address = _LOCAL_SOCKET if context in _DEFAULT_CONTEXTS else _address(context, environ, read)
+        address = _LOCAL_SOCKET if context in _DEFAULT_CONTEXTS else _context_address(context, environ, read)
         return _unless_local("DOCKER_CONTEXT", context, address)
-    path = f"{_directory(environ)}/config.json"
+    path = f"{_config_directory(environ)}/config.json"
     context = _member(read(path), "currentContext")
     if not isinstance(context, str) or context in _DEFAULT_CONTEXTS:
         return None
-    address = _address(context, environ, read)
+    address = _context_address(context, environ, read)
     if _is_local(address):
         return None
     return f"currentContext of {path}: {context}" + (f", {address}" if address else "")
 
 
 def _unless_local(name: str, value: str, address: Optional[str]) -> Optional[str]:
-    """Return *name* with its *value*, unless the *address* to which it leads is a socket of this machine's daemon."""
+    """Return *name* with its *value*; None if its *address* is a socket of this machine."""
     if _is_local(address):
         return None
     leads = f", {address}" if _is_in_vm(address) and address != value else ""
@@ -90,7 +90,7 @@ def _unless_local(name: str, value: str, address: Optional[str]) -> Optional[str
 
 
 def _is_local(address: Optional[str]) -> bool:
-    """Return whether *address* is a socket of this machine, and not that of a daemon in a virtual machine."""
+    """Return whether *address* is a socket of this machine, and not one of a virtual machine."""
     return address is not None and address.startswith(_LOCAL_SOCKET) and not _is_in_vm(address)
 
 
@@ -98,21 +98,20 @@ def _is_in_vm(address: Optional[str]) -> bool:
     return any(directory in (address or "") for directory in _VM_SOCKET_DIRECTORIES)
 
 
-def _directory(environ: Mapping[str, str]) -> str:
+def _config_directory(environ: Mapping[str, str]) -> str:
     return environ.get("DOCKER_CONFIG") or f"{environ.get('HOME', '')}/.docker"
 
 
-def _address(context: str, environ: Mapping[str, str], read: Callable[[str], Optional[str]]) -> Optional[str]:
-    """Return where the daemon of *context* is; None if its file does not tell."""
+def _context_address(context: str, environ: Mapping[str, str], read: Callable[[str], Optional[str]]) -> Optional[str]:
     from gpubind.model.digest import sha256_hex
 
-    text = read(f"{_directory(environ)}/contexts/meta/{sha256_hex(context)}/meta.json")
+    text = read(f"{_config_directory(environ)}/contexts/meta/{sha256_hex(context)}/meta.json")
     address = _member(text, "Endpoints", "docker", "Host")
     return address if isinstance(address, str) else None
 
 
 def _member(text: Optional[str], *names: str) -> Any:
-    """Return what the JSON document *text* has by these names; None if it has nothing there, or is not JSON."""
+    """Return the value at the path *names* in the JSON document *text*; None if missing, or if *text* is not JSON."""
     try:
         value = json.loads(text or "")
     except (ValueError, RecursionError):
