@@ -214,6 +214,23 @@ def test_a_cdi_spec_is_data_on_stdout() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("options", "directory"),
+    [((), "/usr/lib64"), (("--cdi-hook", "/bin/sh"), "/.gpubind/libs")],
+    ids=["searched", "hook"],
+)
+def test_a_cdi_spec_has_a_library_once_with_a_hook_and_once_in_each_directory_that_loaders_search(
+    options: tuple[str, ...], directory: str
+) -> None:
+    edits = json.loads(gpubind("plan", "-q", "--format", "cdi", *options, "--host", HOST).stdout)["containerEdits"]
+    targets = [mount["containerPath"] for mount in edits["mounts"]]
+    libcudas = [target.rpartition("/")[0] for target in targets if target.endswith("/libcuda.so.1")]
+    assert directory in libcudas
+    if options:
+        assert libcudas == [directory]
+        assert [hook["args"][-2:] for hook in edits["hooks"]] == [["--folder", directory]]
+
+
 def test_a_cdi_hook_needs_one_directory_only() -> None:
     done = gpubind("plan", "-q", "--format", "cdi", "--cdi-hook", "/bin/sh", "--libdir", "/opt/gpu", "--host", HOST)
     edits = json.loads(done.stdout)["containerEdits"]

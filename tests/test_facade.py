@@ -287,6 +287,7 @@ def test_the_report_of_a_check_is_that_of_the_command_line_with_what_a_site_chan
         assert changed["by"] == f"{tmp_path}/gpubind/config.toml"
         changed["by"] = "severities"
     assert made_report.to_dict() == document
+    assert (made_report.rules, made_report.linked, made_report.host_name) == ((), (), BUNDLED_HOSTS[0])
     assert made_report.verdict == document["verdict"]
     assert [one["code"] for one in (*document["ignored"], *document["changed"])] == ["image-libc", "cuda-too-new"]
 

@@ -10,6 +10,7 @@ from gpubind.formats.gpucode.sycl import GENERATED
 from gpubind.image.facts import Image
 from gpubind.model import Finding
 from tests.formats.test_sycl import archive
+from tests.rules.cases_image import CUDA_RELEASE, ROCM_RELEASE
 from tests.rules.situations import Situation, found
 from tests.support.amd import LIB, RENDER, VIDEO, kernel, merged, opt
 from tests.support.elf import elf
@@ -40,6 +41,16 @@ def told(*parts: Spec, image: Optional[Image] = None, **request: Any) -> list[Fi
 def codes(*parts: Spec, image: Optional[Image] = None, **request: Any) -> list[tuple[str, str]]:
     every = told(*parts, image=image, **request)
     return [(one.severity, one.code) for one in every if one.code.startswith("userspace")]
+
+
+def test_an_image_for_two_other_vendors_is_reported_with_both() -> None:
+    (finding,) = [
+        one
+        for one in told(ARC, image=image(glibc(), ROCM_RELEASE, CUDA_RELEASE))
+        if one.code == "image-of-other-vendor"
+    ]
+    assert finding.subject == "CUDA and ROCm"
+    assert finding.what == "the image is for CUDA and ROCm, but the container gets only intel i915, Linux 6.12.0"
 
 
 @pytest.mark.parametrize("opened", [VIDEO_IMAGE, JELLYFIN])

@@ -256,6 +256,24 @@ def test_a_library_that_only_a_wheel_has_is_missing_and_the_hint_names_its_direc
     assert hints[0].startswith(f"add {SITE}/nvidia/cudnn/lib of the image to its LD_LIBRARY_PATH")
 
 
+def test_the_wheels_of_a_python_in_the_images_path_are_named() -> None:
+    cudnn = "/srv/env/lib/python3.11/site-packages/nvidia/cudnn/lib"
+    missing = {SOLVE: File(elf(needed=("libcudnn.so.9",), kind=2), 0o755), f"{cudnn}/libcudnn.so.9": elf("x")}
+    spec = {**missing, **sandbox("export PATH=/srv/env/bin:$PATH")}
+    findings = found(Situation(HOST, image(glibc(), spec), program=SOLVE))
+    hints = [finding.hint or "" for finding in findings if finding.code == "program-library-missing"]
+    assert [hint.split(" of the image")[0] for hint in hints] == [f"add {cudnn}"]
+
+
+@pytest.mark.parametrize("prefix", ["/srv/env", "/srv/other"])
+def test_the_cuda_beside_a_program_counts_for_it(prefix: str) -> None:
+    record = f"{prefix}/conda-meta/cuda-cudart-13.0.48-0.json"
+    spec: Spec = {"/srv/env/bin/solve": File(elf(kind=2), 0o755), record: "{}"}
+    findings = found(Situation(HOST, image(glibc(), spec), program="/srv/env/bin/solve"))
+    named = [finding for finding in findings if finding.code == "cuda-too-new"]
+    assert [record in finding.what for finding in named] == ([True] if prefix == "/srv/env" else [])
+
+
 def hint(program: str, spec: Spec) -> str:
     """What to do about a *program* that is missing."""
     findings = found(Situation(HOST, image(glibc(), spec), program=program))

@@ -93,6 +93,14 @@ def test_a_program_that_is_linked_with_what_opens_a_driver_may_do_without() -> N
     assert "capability-not-asked video" not in told(*ffmpeg)
 
 
+def test_of_two_libraries_that_open_the_driver_the_first_by_name_is_named() -> None:
+    opens = {".rodata": b"\0libnvcuvid.so.1\0"}
+    codecs = {f"{LIB}/{name}": elf(name, more=opens) for name in ("libavfilter.so.8", "libavcodec.so.59")}
+    linked = program(needed=("libavfilter.so.8", "libavcodec.so.59"))
+    made = told(linked, codecs, caps=("compute", "utility"))["capability-not-asked video"]
+    assert made.where == f"{LIB}/libavcodec.so.59"
+
+
 @pytest.mark.parametrize(
     ("image", "more", "wanted"),
     [

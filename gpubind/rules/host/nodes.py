@@ -172,9 +172,9 @@ def mig_mode(preflight: Preflight) -> Iterator[Finding]:
     gpus = preflight.gpus
     divided = [gpu for gpu in gpus if gpu.mig]
     # If the plan sets no value, the container gets that of the caller.
-    values = [variable.value or "" for variable in preflight.plan.env if variable.name == CUDA_VISIBLE_DEVICES]
-    names_mig = "MIG-" in (values[0] if values else preflight.host.variable(CUDA_VISIBLE_DEVICES))
-    if divided and not names_mig:
+    callers = preflight.host.variable(CUDA_VISIBLE_DEVICES)
+    values = {variable.name: variable.value or "" for variable in preflight.plan.env}
+    if divided and "MIG-" not in values.get(CUDA_VISIBLE_DEVICES, callers):
         beside_whole = len(divided) < len(gpus)
         yield finding(
             "mig-mode",

@@ -216,8 +216,9 @@ def _overrides(preflight: Preflight, shortage: _Shortage, code: GpuCode) -> str:
     A variable for each node if other GPUs differ: one value for all applies also to GPUs that need none.
     """
     values = {gpu: override_for(gpu.arch or "", code.code) for gpu in shortage.gpus}
-    if not shortage.served and len(set(values.values())) == 1:
-        value = values[shortage.gpus[0]]
+    different = set(values.values())
+    if not shortage.served and len(different) == 1:
+        value = different.pop()
         return f"{OVERRIDE}={value}" if value else ""
     names = {gpu: own_variable(preflight, gpu.gpu) for gpu, value in values.items() if value}
     return " and ".join(f"{name}={values[gpu]}" for gpu, name in names.items() if name)
