@@ -16,6 +16,7 @@ from gpubind import plan
 from gpubind.errors import OutputError
 from gpubind.launch.stage import SKELETONS_LIMIT, stage, stage_in, stage_skeleton
 from gpubind.model import ContainerPath, Request
+from gpubind.model.digest import sha256_hex
 from tests.support.driver import host, kernel, rhel
 from tests.support.limits import file_size_limit
 
@@ -213,6 +214,10 @@ def test_root_stages_in_no_place_that_others_could_change(tmp_path: Path, monkey
     (path,) = stage(PLAN.generated, environ).values()
     assert path.startswith(f"{tmp_path}/gpubind-")
     assert os.listdir(tmp_path / "theirs") == []
+    monkeypatch.setattr("gpubind.launch.stage.LAST_RESORT", str(tmp_path / "theirs"))
+    with pytest.raises(OutputError) as caught:
+        stage(PLAN.generated, {})
+    assert caught.value.why == "users other than root could change what is there"
 
 
 @pytest.mark.parametrize("variable", ["HOME", "TMPDIR"])
@@ -264,6 +269,7 @@ def test_a_skeleton_has_an_empty_file_at_each_place_and_is_made_once(tmp_path: P
         os.umask(before)
     assert [Path(made + place).read_bytes() for place in PLACES] == [b"", b""]
     assert {stat.S_IMODE(os.stat(directory).st_mode) for directory, _, _ in os.walk(made)} == {0o755}
+    assert [stat.S_IMODE(os.stat(made + place).st_mode) for place in PLACES] == [0o444, 0o444]
     inode = os.stat(made).st_ino
     assert stage_skeleton(reversed(PLACES), environ) == made
     assert os.stat(made).st_ino == inode
@@ -282,13 +288,16 @@ def test_a_skeleton_that_somebody_wrote_into_is_left_alone_for_another(tmp_path:
 
 
 def test_no_more_skeletons_are_made_than_anybody_could_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpubind.launch.stage.LAST_RESORT", str(tmp_path / "none"))
     environ = {"XDG_CACHE_HOME": str(tmp_path)}
     for _ in range(SKELETONS_LIMIT):
         Path(stage_skeleton(PLACES, environ), "more").write_text("x")
-    with pytest.raises(OutputError):
+    name = sha256_hex("\0".join(sorted(PLACES))) + "-skeleton"
+    monkeypatch.setattr("gpubind.launch.stage.LAST_RESORT", "relative")
+    with pytest.raises(OutputError) as caught:
         stage_skeleton(PLACES, environ)
-    assert len(os.listdir(tmp_path / "gpubind")) == SKELETONS_LIMIT
+    assert caught.value.why == f"16 directories {name} are there, and all were changed"
+    names = [name, *(f"{name}-{number}" for number in range(1, SKELETONS_LIMIT))]
+    assert sorted(os.listdir(tmp_path / "gpubind")) == sorted(names)
 
 
 def test_a_skeleton_that_cannot_be_made_whole_leaves_nothing_behind(

@@ -25,7 +25,7 @@ class StartArguments(NamedTuple):
     image: ImageReference
     argv: tuple[str, ...]
     """The command in the container, and its arguments."""
-    why: str = ""
+    why: str
     """Why `--backend auto` chose the runtime."""
 
 

@@ -150,7 +150,7 @@ def parse_command(
     wrapped = _started(prefixes, at, subcommand, head, line, start)
     request = _request(wrapped, program, line, environ, site)
     is_host = start.operands == "rootfs" and (program.default_root if wrapped.image is None else wrapped.image) == "/"
-    if request is None or is_host or (wrapped.image or "").startswith("instance://"):
+    if request is None or is_host or str(wrapped.image).startswith("instance://"):
         return None
     try:
         _need_all(wrapped, program, start)

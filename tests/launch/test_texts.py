@@ -1,0 +1,217 @@
+"""Each error of a start, whole: what happened, where, why, and what to do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from gpubind.errors import GpubindError
+from gpubind.host.open import open_host
+from gpubind.image.open import open_image
+from gpubind.image.reference import native_reference, parse_reference
+from gpubind.launch.caller import read_start_facts
+from gpubind.launch.choose import choose_runtime, need_command, parse_start
+from gpubind.launch.execute import execute, execute_line, need_program, probe_version, run_in_foreground
+from gpubind.launch.links import put_links
+from gpubind.launch.oci.edit import edit_bundle
+from gpubind.launch.prepare import FilePolicy, make_preflight, prepare, write_generated
+from gpubind.launch.shims import install_shims, remove_shims
+from gpubind.launch.stage import stage, stage_in
+from gpubind.launch.start import prepare_start
+from gpubind.launch.target import StartRequest, StartTarget, need_form, need_kind
+from gpubind.launch.trial import need_to_try
+from gpubind.launch.wrap.command import split_options
+from gpubind.launch.wrap.gpus import GpuRequest
+from gpubind.model import ContainerPath, HostPath, Request
+from gpubind.model.notice import ignore
+from gpubind.planner.planning import PlanQuery
+from gpubind.runtimes import RUNTIMES
+from tests.launch.oci.bundles import bundle, config, machine
+from tests.support.commands import HOST
+from tests.support.driver import host, rhel
+from tests.support.golden import GOLDEN, assert_golden
+from tests.support.images import glibc
+from tests.support.starts import start
+from tests.support.trees import make_tree
+
+TEXT = {ContainerPath("/etc/a.json"): "{}"}
+
+
+class Bench(NamedTuple):
+    """Files and programs for the errors."""
+
+    base: Path
+    environ: dict[str, str]
+
+    def programs(self, *names: str) -> dict[str, str]:
+        """An environment in whose PATH are only programs *names*."""
+        place = self.base / "-".join(("bin", *names))
+        place.mkdir(exist_ok=True)
+        for name in names:
+            (place / name).write_text("#!/bin/sh\nexit 3\n")
+            (place / name).chmod(0o755)
+        return {"PATH": str(place)}
+
+    def file(self, name: str, text: str = "", mode: int = 0o644) -> str:
+        path = self.base / name
+        path.write_text(text)
+        path.chmod(mode)
+        return str(path)
+
+    def directory(self, name: str, mode: int = 0o755) -> str:
+        path = self.base / name
+        path.mkdir()
+        path.chmod(mode)
+        return str(path)
+
+
+def facts(backend: str, *arguments: str) -> Any:
+    return read_start_facts(RUNTIMES[backend], None, arguments, {}, open_host(HOST))
+
+
+def kind(bench: Bench, backend: str, text: str) -> None:
+    reference = parse_reference(text, RUNTIMES[backend])
+    with open_image(text) as image:
+        need_kind(image, reference, RUNTIMES[backend])
+
+
+def tree(bench: Bench) -> str:
+    return str(make_tree(bench.base / "tree", glibc()).root)
+
+
+def oci(bench: Bench) -> str:
+    return str(bundle(bench.base, config()).parent)
+
+
+def prepared(request: Request, backend: str = "apptainer", **options: Any) -> Any:
+    on = options.pop("on", open_host(HOST))
+    by = start(program=backend)
+    return prepare(on, PlanQuery(request), by, None, FilePolicy(write=False), **options)
+
+
+CASES: dict[str, Callable[[Bench], object]] = {
+    "no IMAGE": lambda bench: need_command("exec", ()),
+    "empty IMAGE": lambda bench: need_command("run", ("",)),
+    "exec without a command": lambda bench: need_command("exec", ("img", "--")),
+    "path, docker only": lambda bench: choose_runtime("/nonexistent/x", bench.programs("docker")),
+    "name.sif, docker only": lambda bench: choose_runtime("nonexistent.sif", bench.programs("docker")),
+    "directory, nothing": lambda bench: choose_runtime(tree(bench), bench.programs()),
+    "registry, podman and docker": lambda bench: choose_runtime("library://a", bench.programs("podman", "docker")),
+    "registry, docker": lambda bench: choose_runtime("docker://debian", bench.programs("docker")),
+    "podman:NAME, docker": lambda bench: choose_runtime("podman:debian", bench.programs("docker")),
+    "unknown options": lambda bench: parse_start("exec", ("--own", "x"), "auto", bench.programs("apptainer")),
+    "options of podman": lambda bench: parse_start(
+        "exec", ("--userns=keep-id", tree(bench), "true"), "auto", bench.programs("apptainer")
+    ),
+    "options before IMAGE": lambda bench: split_options("apptainer", "exec", ("-c", "--own", "x")),
+    "option without a value": lambda bench: split_options("podman", "run", ("--env",)),
+    "no program": lambda bench: need_program("bwrap", {"PATH": "/nonexistent"}),
+    "program not started": lambda bench: run_in_foreground(("/nonexistent/x",), {}, keeps_output=True),
+    "program not executed": lambda bench: execute(("x", "y"), {}, "/nonexistent/x"),
+    "no such command": lambda bench: execute_line(("x", "y"), {"PATH": "/nonexistent:/none"}),
+    "no such path": lambda bench: execute_line(("/nonexistent/x",), {"PATH": "/none"}),
+    "not executable": lambda bench: execute_line(("x",), {"PATH": os.path.dirname(bench.file("x"))}),
+    "incomplete --backend-arg": lambda bench: facts("apptainer", "-c", "--bind"),
+    "operand as --backend-arg": lambda bench: facts("podman", "--rm", "img"),
+    "dashes as --backend-arg": lambda bench: facts("apptainer", "-c", "--"),
+    "no lasting directory": lambda bench: write_generated(TEXT, {}, FilePolicy(kept_as="cdi")),
+    "plan of a program": lambda bench: prepared(Request(like="apptainer")),
+    "format without image": lambda bench: prepared(Request(), "crun"),
+    "no GPU": lambda bench: prepared(Request(gpus="none"), require_gpu=True),
+    "no GPU that works": lambda bench: prepared(Request(), on=host(rhel()), require_gpu=True),
+    "no GPU of a start": lambda bench: prepare_start(
+        StartRequest(lambda: host({}), PlanQuery(), {}, require_gpu=True, dry_run=True),
+        StartTarget(RUNTIMES["apptainer"], "apptainer", host({}), None),
+    ),
+    "another host": lambda bench: make_preflight(host({}), prepared(Request()).plan),
+    "shim of an unknown program": lambda bench: install_shims("bin", ["dokcer"], ["gpubind"], {}),
+    "shim of a path": lambda bench: install_shims("bin", ["/usr/bin/docker"], ["gpubind"], {}),
+    "shim of a missing program": lambda bench: install_shims(
+        str(bench.base / "a b"), ["docker", "podman"], ["gpubind"], bench.programs("podman")
+    ),
+    "shims of no program": lambda bench: install_shims(str(bench.base / "b"), [], ["gpubind"], bench.programs("git")),
+    "shims in an empty directory": lambda bench: install_shims("", [], ["gpubind"], {}),
+    "shims in a:b": lambda bench: remove_shims("/a:b", []),
+    "shims in a newline": lambda bench: remove_shims("/a\nb", []),
+    "shim over a file": lambda bench: install_shims(
+        os.path.dirname(bench.file("podman")), ["podman"], ["gpubind"], bench.programs("podman")
+    ),
+    "shims in a file": lambda bench: install_shims(bench.file("f"), ["podman"], ["gpubind"], bench.programs("podman")),
+    "shims that others could change": lambda bench: install_shims(
+        bench.directory("open", 0o777), ["podman"], ["gpubind"], bench.programs("podman")
+    ),
+    "links without a name": lambda bench: put_links({}, ""),
+    "links in a missing directory": lambda bench: put_links({"a": HostPath("/a")}, str(bench.base / "none/links")),
+    "links that others could change": lambda bench: put_links({}, bench.directory("open", 0o777) + "/links"),
+    "links over a file": lambda bench: put_links({}, bench.file("f")),
+    "lasting files in a file": lambda bench: stage_in(TEXT, bench.file("f")),
+    "files nowhere": lambda bench: stage(TEXT, {"XDG_CACHE_HOME": bench.file("f"), "TMPDIR": str(bench.base / "none")}),
+    "files that others could change": lambda bench: stage(TEXT, {"XDG_CACHE_HOME": bench.directory("open", 0o777)}),
+    "no image to try": lambda bench: need_to_try(None, is_recorded=True),
+    "a record to try": lambda bench: need_to_try("x", is_recorded=True, is_like=True),
+    "another program to try": lambda bench: need_to_try("x", is_recorded=False, is_like=True),
+    "another user to try": lambda bench: need_to_try("x", is_recorded=False, user="root"),
+    "a directory for docker": lambda bench: need_form(
+        native_reference(tree(bench), RUNTIMES["docker"]), RUNTIMES["docker"]
+    ),
+    "a file for bwrap": lambda bench: need_form(
+        parse_reference(bench.file("a.sif", "x"), RUNTIMES["bwrap"]), RUNTIMES["bwrap"]
+    ),
+    "a directory for crun": lambda bench: kind(bench, "crun", tree(bench)),
+    "a bundle for bwrap": lambda bench: kind(bench, "bwrap", oci(bench)),
+    "GPUs of two vendors": lambda bench: edit(bench, "NVIDIA_VISIBLE_DEVICES=0", "AMD_VISIBLE_DEVICES=1"),
+    "a capability of no driver": lambda bench: edit(
+        bench, "NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=flying"
+    ),
+    "rights over MIG": lambda bench: edit(bench, "NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_MIG_CONFIG_DEVICES=all"),
+}
+
+
+def edit(bench: Bench, *env: str) -> None:
+    path = bundle(bench.base, config(*env))
+    request = StartRequest(machine, PlanQuery(), {})
+    edit_bundle(request, str(path.parent), str(path), "/usr/sbin/runc", machine)
+
+
+def test_each_error_is_as_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpubind.launch.stage.LAST_RESORT", str(tmp_path / "none"))
+    monkeypatch.setattr("gpubind.launch.stage.acts_as_root", lambda: False)
+    monkeypatch.setattr("gpubind.machine.trust.acts_as_root", lambda: True)
+    monkeypatch.setattr("gpubind.machine.trust.writable_by_others", lambda path: path if "/open" in path else None)
+    text = ""
+    for number, (name, act) in enumerate(CASES.items()):
+        base = tmp_path / str(number)
+        base.mkdir()
+        with pytest.raises(GpubindError) as caught:
+            act(Bench(base, {}))
+        error = caught.value
+        fields = {"code": error.code, "what": error.what, "where": error.where, "why": error.why, "hint": error.hint}
+        lines = "".join(f"  {field}: {value!r}\n" for field, value in fields.items() if value)
+        text += f"{name}: {type(error).__name__}, {error.exit_code}\n{lines}".replace(str(base), "/BASE") + "\n"
+    text = text.replace(str(tmp_path), "/TOP").replace(f"gpubind-{os.geteuid()}", "gpubind-UID")
+    assert_golden(GOLDEN / "start-errors.txt", text)
+
+
+def test_nothing_is_requested_of_a_start_by_default() -> None:
+    request = StartRequest(machine, PlanQuery(), {})
+    assert request[3:] == ((), {}, False, False, False, False, False, False, "removed", False, {}, {}, ignore)
+    assert StartTarget(RUNTIMES["crun"], "crun", host({}), None)[4:] == ((), False, False)
+    assert GpuRequest() == ((), None, None, (), (), "", False, False, False, False, True)
+    assert FilePolicy() == (True, None, None, None)
+
+
+def test_4096_bytes_of_a_version_are_read(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\nhead -c 5000 /dev/zero | tr '\\0' a\n")
+    program.chmod(0o755)
+    assert probe_version(str(program)) == "a" * 4096
+
+
+def test_a_command_may_follow_dashes() -> None:
+    assert need_command("exec", ("img", "--", "--", "x")) == ("--", "x")
+    assert need_command("exec", ("img", "x", "--")) == ("x", "--")
+    assert need_command("shell", ("img",)) == need_command("run", ("img", "--")) == ()
