@@ -14,11 +14,12 @@ import pytest
 import gpubind
 from gpubind.cli.declarations import PLAN_OPTIONS
 from gpubind.errors import RuntimeLimitError
-from gpubind.host import directories, programs
+from gpubind.host import ListFile, directories, programs
 from gpubind.host.directories import PATH_VARIABLES, active_list_file, untrusted, untrusted_variables
 from gpubind.launch.execute import find_program, need_program
 from gpubind.machine import regular as files
-from gpubind.model import Missing
+from gpubind.model import Missing, Request
+from gpubind.planner.planning import trust_findings
 from tests.support.driver import rhel
 from tests.support.trees import Link, make_tree
 
@@ -179,6 +180,10 @@ def test_root_uses_what_an_option_names_and_says_who_can_change_it(roots_own: Pa
     (theirs / "list").write_text("libcuda.so\n")
     found = [one for one in gpubind.open_host().untrusted(files=(f"{theirs}/list",)) if one.kind == "named"]
     assert [(one.path, one.part) for one in found] == [(f"{theirs}/list", str(theirs))]
+    listfile = ListFile(f"{theirs}/list", b"libcuda.so\n", shipped=False)
+    host = gpubind.open_host()
+    added = {*trust_findings(host, Request(), listfile)} - {*trust_findings(host, Request())}
+    assert [(one.code, one.subject) for one in added] == [("writable-by-others", f"{theirs}/list")]
 
 
 @as_root

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from gpubind.errors import GpubindError, NotStoredError, UnseenError
-from gpubind.files.overlay import COMPOSEFS
+from gpubind.files.overlay import COMPOSEFS, OverlayTree
 from gpubind.host import programs as programs_of_hosts
 from gpubind.image import engine
 from gpubind.image.open import open_image
 from gpubind.memo import content, files
+from gpubind.model import ABSENT, RootedPath
 from tests.support.images import glibc
 from tests.support.layers import archive, docker_archive, packed, tar
 from tests.support.trees import Spec, make_tree
@@ -145,12 +146,28 @@ def test_what_a_layer_does_not_answer_is_saved_once(programs: Path) -> None:
     for _ in range(2):
         assert image.tree.read_text("/etc/passwd") == "root:x:0:0::/root:/bin/sh\n"
         assert image.tree.lacks("/data/a")  # in the archive of this test
+        assert isinstance(image.tree, OverlayTree)
+        assert image.tree.open(RootedPath("/data/a")) == ABSENT
     assert calls(programs) == ["podman image inspect test:1", "podman save --format docker-archive test:1"]
 
 
-def test_only_what_finds_the_store_is_handed_on(programs: Path) -> None:
+def test_only_what_finds_the_store_is_handed_on(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_store = ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF")
+    of_podman = ("CONTAINER_CONNECTION", "CONTAINER_HOST")
+    of_docker = ("DOCKER_CERT_PATH", "DOCKER_CONFIG", "DOCKER_CONTEXT", "DOCKER_HOST", "DOCKER_TLS_VERIFY")
+    of_session = ("DBUS_SESSION_BUS_ADDRESS", "USER", "XDG_RUNTIME_DIR")
+    given = dict.fromkeys((*of_store, *of_podman, *of_docker, *of_session), "/etc")
+    for name, value in {**given, "TMPDIR": "/etc"}.items():
+        monkeypatch.setenv(name, value)
+    program = programs / "bin/docker"
+    record = f'tr "\\0" "\\n" < /proc/$$/environ | sort > {programs}/environ-$1\n'
+    program.write_text(program.read_text().replace("#!/bin/sh\n", f"#!/bin/sh\n{record}"))
     open_image("docker:test:1")
-    assert "HOME=/home/someone SECRET=\n" in (programs / "calls").read_text()
+    always = {**given, "LC_ALL": "C", "PATH": f"{programs}/bin:/usr/bin:/bin"}
+    for args, expected in (("image", always), ("save", {**always, "TMPDIR": "/etc"})):
+        lines = (programs / f"environ-{args}").read_text().splitlines()
+        found = dict(line.split("=", 1) for line in lines)
+        assert {**found, "PATH": ""} == {**expected, "PATH": ""}
 
 
 def test_the_programs_own_message_is_the_reason_without_its_warnings(programs: Path) -> None:

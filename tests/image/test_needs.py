@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 import pytest
 
 from gpubind.errors import HostReadError
 from gpubind.formats.gpucode.sycl import GENERATED
 from gpubind.image import needs as needs_module
-from gpubind.image.needs import DriverLibrary, ImageNeeds, Requirement, read_needs
+from gpubind.image.needs import DriverLibrary, ImageNeeds, IntelRuntime, Requirement, read_needs
 from gpubind.image.open import open_image
 from gpubind.model import ImageCuda
+from gpubind.model.gpucode import CodeFile, GpuCode
 from tests.formats.test_sycl import archive as sycl_archive
 from tests.image.cuda_trees import SITE, torch
 from tests.support.elf import elf
@@ -47,6 +48,34 @@ def test_an_image_without_anything_of_gpus_asks_for_nothing(tmp_path: Path) -> N
     found = of(tmp_path)
     assert not found.is_for_gpus
     assert (found.driver, found.capabilities, found.libraries, found.fabric, found.unread) == (None, (), (), (), ())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"cuda": (ImageCuda("12.4", "pip", "/a"),)},
+        {"rocm": ("6", "libamdhip64.so.6", "/a")},
+        {"gpu_code": (CodeFile("/a", None, True, GpuCode()),)},
+        {"libraries": (DriverLibrary("libcuda.so.1", "nvidia", "compute", "opened", (), ("/a",)),)},
+        {"requires": (Requirement("NVIDIA_REQUIRE_CUDA", "cuda>=12.4", "550.54.14", None),)},
+        {"intel": (IntelRuntime("Level Zero", "/a", None),)},
+        {"facts": {"rocm": "6.2"}},
+        {"facts": {"rocm_runtime": "/opt/rocm/lib/libhsa-runtime64.so.1"}},
+    ],
+    ids=str,
+)
+def test_each_use_of_a_gpu_alone_makes_an_image_one_for_gpus(tmp_path: Path, changed: dict[str, Any]) -> None:
+    nothing = of(tmp_path)
+    if "facts" in changed:
+        changed = {"facts": nothing.facts._replace(**changed["facts"])}
+    assert nothing._replace(**changed).is_for_gpus
+
+
+def test_a_library_that_is_linked_and_opened_is_used_once(tmp_path: Path) -> None:
+    file = elf("libavcodec.so.59", needed=("libcuda.so.1",), more={".rodata": b"\0libcuda.so.1\0"})
+    assert [(one.name, one.use) for one in of(tmp_path, {f"{LIB}/libavcodec.so.59": file}).libraries] == [
+        ("libcuda.so.1", "linked")
+    ]
 
 
 def test_cuda_has_an_oldest_driver_and_one_that_serves_it_by_itself(tmp_path: Path) -> None:

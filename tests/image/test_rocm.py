@@ -51,7 +51,12 @@ CORE = "/opt/rocm/core-10.0"
         pytest.param(CONDA, None, "/opt/conda/lib", id="conda"),
         pytest.param({**core_sdk(CORE, "10.0.0"), **alternatives(CORE)}, "10.0.0", "/opt/rocm/lib", id="core-sdk"),
         pytest.param(core_sdk(CORE, "10.0.0"), "10.0.0", f"{CORE}/lib", id="core-sdk-without-links"),
-        pytest.param(library(f"/opt/rocm-5.7.1/lib/{RUNTIME}"), None, "/opt/rocm-5.7.1/lib", id="below-opt"),
+        *(
+            pytest.param(
+                library(f"/opt/rocm-5.7.1/{name}/{RUNTIME}"), None, f"/opt/rocm-5.7.1/{name}", id=f"opt-{name}"
+            )
+            for name in ("lib", "lib64", "hsa/lib")
+        ),
     ],
 )
 def test_an_image_with_rocm_of_its_own_gets_devices_and_none_of_the_hosts(

@@ -207,6 +207,9 @@ ROWS: dict[str, Row] = {
         "sixteen", None, {STEP: "9,10", CUDA: "9,10"}, f"nvidia9 nvidia10 {CTL}", {CUDA: "0,1"}
     ),
     "the order within a job": Row("cgroup", None, {STEP: "2,3", CUDA: "1,0"}, f"nvidia2 nvidia3 {CTL}", {CUDA: "1,0"}),
+    "the order of Slurm's list is none of CUDA's": Row(
+        "two", None, {STEP: "1,0", CUDA: "1"}, f"nvidia1 {CTL}", {CUDA: "0"}
+    ),
     "less than the job, counted in it": Row("cgroup", None, {STEP: "2,3", CUDA: "1"}, f"nvidia3 {CTL}", {CUDA: "0"}),
     "less than the job, counted on the host": Row(
         "eight", None, {STEP: "4,5", CUDA: "5"}, f"nvidia5 {CTL}", {CUDA: "0"}
