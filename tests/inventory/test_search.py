@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Optional
 
 import pytest
@@ -22,7 +23,7 @@ from gpubind.model.layouts import STANDARD_PROGRAMS
 from tests.support.driver import V, host, libraries
 from tests.support.elf import elf, stub
 from tests.support.ldcache import build_ldcache, entry
-from tests.support.trees import Dir, Hidden, Link, Spec
+from tests.support.trees import Dir, Hidden, Item, Link, Spec
 
 D = RootedPath("/usr/lib64")
 CUDA = RootedPath(f"{D}/libcuda.so.1")
@@ -30,8 +31,10 @@ NEW = RootedPath(f"{D}/libcuda.so.570.1.1")
 COMPAT = RootedPath("/usr/local/cuda/compat/libcuda.so.570.1.1")
 
 
-def judged(path: RootedPath, spec: Spec, by: str = D, version: Optional[str] = V, **search: Any) -> object:
-    made = Search(host(spec), None, (D,), version, **search)
+def judged(
+    path: RootedPath, spec: Mapping[Any, Item], by: str = D, version: Optional[str] = V, **search: Any
+) -> object:
+    made = Search(host(dict(spec)), None, (D,), version, **search)
     return made.judge(Candidate(path.rpartition("/")[2], path, by))
 
 

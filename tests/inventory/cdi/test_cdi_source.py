@@ -16,7 +16,7 @@ from gpubind.host import Host
 from gpubind.host.record import RecordedDirectory, RecordedEntry, RecordedList, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.inventory.cdi.specs import choose_devices, read_registry
-from gpubind.model import Driver, Finding, PassedOver, Plan, Request, Stat
+from gpubind.model import Driver, Finding, HostPath, PassedOver, Plan, Request, Stat
 from gpubind.model.data import read_data
 from tests.support.driver import V, debian, host, kernel, libraries, rhel, ubuntu
 from tests.support.elf import elf
@@ -602,7 +602,7 @@ def test_a_device_of_any_kind_is_done_to_the_letter() -> None:
         ("the network interface e0", edits, "other"),
     ]
     assert of.drivers[0].source.detail == "vendor.com/accelerator=0 (/etc/cdi/acc.json)"
-    assert of.drivers[0].driver == Driver("other", None, False, None, "linux", None, "/")
+    assert of.drivers[0].driver == Driver("other", None, False, None, "linux", None, HostPath("/"))
 
 
 def test_devices_of_several_kinds_are_one_plan() -> None:
