@@ -322,9 +322,7 @@ def search(blocks: Iterable[bytes]) -> Log:
                     )
         count += len(originals) - 1
         is_within = not raw.endswith(b"\n")
-    ranked = sorted(
-        found_messages.values(), key=lambda found_message: (RANKS.index(found_message.message.rank), found_message.line)
-    )
+    ranked = sorted(found_messages.values(), key=lambda found_message: RANKS.index(found_message.message.rank))
     texts = tuple(line.decode("utf-8", "replace") for line in dict.fromkeys(complaints))
     return Log(tuple(ranked), count + is_within, texts, not_searched)
 

@@ -15,6 +15,7 @@ from gpubind.errors import NothingToBindError
 from gpubind.host import Host, ListFile
 from gpubind.host.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
+from gpubind.inventory.amd import devices
 from gpubind.model import Plan, Request, RootedPath, Vendor
 from gpubind.model.data import read_data
 from tests.support.amd import (
@@ -38,6 +39,7 @@ from tests.support.amd import (
     opt,
     partition,
     system,
+    unserved,
     xcp_device,
 )
 from tests.support.amd import rocm as amd_packages
@@ -168,6 +170,37 @@ def test_of_two_releases_one_serves_and_the_other_is_named() -> None:
     assert rules(made, "/opt/rocm-6.2.4") == [("left-out", "other-rocm")]
 
 
+@pytest.mark.parametrize(
+    ("spec", "environ", "request_", "serves", "why"),
+    [
+        (opt("6.1.2", "6.2.4"), {}, {}, "6.1.2", "/opt/rocm"),
+        (opt("6.1.2", "6.2.4"), {"ROCM_PATH": "/opt/rocm-6.2.4"}, {}, "6.2.4", "ROCM_PATH=/opt/rocm-6.2.4"),
+        (
+            *(opt("6.1.2", "6.2.4"), {}, {"library_path": ("/opt/rocm-6.2.4/lib",)}),
+            *("6.2.4", "--library-path /opt/rocm-6.2.4/lib"),
+        ),
+        (
+            {path: item for path, item in opt("6.1.2", "6.2.4").items() if path != "/opt/rocm"},
+            *({}, {}, "6.2.4", "the newest of /opt/rocm-*"),
+        ),
+    ],
+)
+def test_why_a_release_serves_is_told_with_the_others(
+    spec: Spec, environ: dict[str, str], request_: dict[str, Any], serves: str, why: str
+) -> None:
+    made = planned(spec, kernel(), environ=environ, **request_)
+    (other,) = {"6.1.2", "6.2.4"} - {serves}
+    (decision,) = [decision for decision in made.decisions if decision.subject == f"/opt/rocm-{other}"]
+    detail = f"/opt/rocm-{serves} serves ({why}); name another with ROCM_PATH"
+    assert (decision.subject, decision.path, decision.detail) == (f"/opt/rocm-{other}", f"/opt/rocm-{other}", detail)
+    assert (decision.vendor, decision.step) == ("amd", "search")
+    lib = f"/opt/rocm-{serves}/lib"
+    amdgpu = "/opt/amdgpu/lib/x86_64-linux-gnu"
+    known = ("ld.so.cache", lib, amdgpu, LIB, "/usr/lib64", "/usr/lib", "/", f"/opt/rocm-{other}/lib")
+    named = (lib,) if request_ else ()
+    assert made.drivers[0].searched == (lib, *known, *named)
+
+
 @pytest.mark.parametrize("path", ["/opt/rocm-6.2.4", "/opt/rocm-6.2.4/"])
 def test_rocm_path_chooses(path: str) -> None:
     made = planned(opt("6.1.2", "6.2.4"), kernel(), environ={"ROCM_PATH": path})
@@ -185,8 +218,14 @@ def test_rocm_path_chooses(path: str) -> None:
 )
 def test_a_rocm_path_that_leads_nowhere_is_a_finding_and_another_serves(path: str, why: str) -> None:
     made = planned(opt(), kernel(), environ={"ROCM_PATH": path})
-    assert [finding.why for finding in made.findings if finding.code == "rocm-path"] == [why]
+    (finding,) = [finding for finding in made.findings if finding.code == "rocm-path"]
+    assert (finding.subject, finding.where, finding.why) == ("ROCM_PATH", f"the environment: ROCM_PATH={path}", why)
+    instead = "ROCM_PATH does not name a ROCm directory on this host; {} is used instead"
+    assert finding.what == instead.format("/opt/rocm-6.2.4")
     assert made.drivers[0].driver.version == "6.2.4"
+    of_packages = planned(debian(), kernel(), environ={"ROCM_PATH": path}).findings
+    told = [finding.what for finding in of_packages if finding.code == "rocm-path"]
+    assert told == [instead.format("the distribution's, if there is one")]
 
 
 def test_without_opt_rocm_the_newest_release_serves_by_number() -> None:
@@ -323,6 +362,59 @@ def test_topology_nodes_count_as_numbers() -> None:
     nodes = [drm_device(f"0000:{number:02x}:00.0", number, 120 + number) for number in (9, 10)]
     made = planned(opt(), *parts, *nodes, {"/sys/module/amdgpu/version": "6\n"})
     assert [gpu.minor for gpu in made.gpus] == [129, 130]
+
+
+UNREAD: Spec = {
+    f"{NODES}/4/properties": "nonsense\n",
+    f"{NODES}/5/gpu_id": "7",
+    f"{NODES}/5/properties": Hidden(),
+    f"{NODES}/6/gpu_id": Hidden(),
+    f"{NODES}/x/gpu_id": "3",
+    f"{NODES}/1234567/gpu_id": "3",
+}
+UNUSABLE: tuple[Spec, ...] = (
+    unserved("0000:a5:00.0", "0x74a1"),
+    unserved("0000:a6:00.0", "0x1234", driver="radeon"),
+    unserved("0000:a7:00.0", "0x74a1", driver="amdgpu"),
+    unserved("0000:a8:00.0", "0x74a1", driver="amdgpu", **{"class": "0x020000"}),
+)
+
+
+def test_what_hides_a_node_of_the_topology_is_told_with_its_path() -> None:
+    topology = devices.read_topology(amd_host(kernel(gpus=1), kfd_node(4, 130, bus=7), UNREAD))
+    damaged = f"{NODES}/4/properties: line 1: not a name and a number: 'nonsense'"
+    assert topology.hidden == (
+        devices.HiddenNode(damaged, False),
+        devices.HiddenNode(f"{NODES}/5: forbidden: permission denied", True),
+        devices.HiddenNode(f"{NODES}/6: forbidden: permission denied", True),
+    )
+    assert [gpu.pci for gpu in topology.gpus] == ["0000:05:00.0"]
+
+
+def test_a_gpu_that_rocm_cannot_use_is_named_with_the_reason() -> None:
+    host = amd_host(kernel(gpus=1), *UNUSABLE)
+    known = [
+        ("0000:a5:00.0", "AMD Instinct MI300X", "no-driver"),
+        ("0000:a6:00.0", None, "other-driver"),
+        ("0000:a7:00.0", "AMD Instinct MI300X", "not-in-kfd"),
+    ]
+    assert list(devices.read_unusable(host)) == known
+    assert list(devices.read_unusable(amd_host(kernel(gpus=1), *UNUSABLE, UNREAD))) == known[:2]
+    without = {path: item for path, item in kernel(gpus=0).items() if "kfd" not in path}
+    assert list(devices.read_unusable(amd_host(without, *UNUSABLE))) == known[:2]
+
+
+def test_processors_of_the_topology_count_for_libhsakmt_and_are_no_gpus() -> None:
+    host = amd_host(kernel(gpus=2))
+    assert devices.read_processors(host) == {128: "gfx942", 136: "gfx942"}
+    assert devices.read_render_minors(host) == (None, None, 128, 136)
+    hidden = amd_host(kernel(gpus=2), {f"{NODES}/2/properties": Hidden()})
+    assert (devices.read_processors(hidden), devices.read_render_minors(hidden)) == ({136: "gfx942"}, (None, None, 136))
+    no_node = amd_host(kernel(gpus=1), {f"{NODES}/2/properties": "gfx_target_version 90402\n"})
+    assert (devices.read_processors(no_node), devices.read_render_minors(no_node)) == (
+        {None: "gfx942"},
+        (None, None, 0),
+    )
 
 
 def test_without_a_topology_the_pci_bus_tells() -> None:
@@ -483,10 +575,42 @@ def test_the_kernel_driver_is_in_the_plan(version: Optional[str], told: str) -> 
 def test_without_the_kernel_driver_the_user_space_is_planned_and_an_error_found() -> None:
     made = planned(opt())
     assert made.drivers[0].driver.kernel_version is None
-    assert [f.code for f in made.findings if f.severity == "error"] == ["driver-not-loaded"]
+    (finding,) = [finding for finding in made.findings if finding.severity == "error"]
+    assert (finding.code, finding.subject) == ("driver-not-loaded", "amdgpu")
+    assert finding.where == f"/sys/module/amdgpu, {NODES}"
+    unused = planned(opt(), *ON_THE_BUS).findings
+    (finding,) = [finding for finding in unused if finding.code == "driver-not-loaded"]
+    buses = ", ".join(f"/sys/bus/pci/devices/0000:0{bus}:00.0" for bus in (5, 6))
+    assert finding.where == f"/sys/module/amdgpu, {NODES}, {buses}"
 
 
 # Whose host it is.
+
+
+ON_THE_BUS = unserved("0000:05:00.0", "0x74a1"), unserved("0000:06:00.0", "0x1234", driver="radeon")
+BOTH = "amdgpu is not loaded; on the PCI bus: 0000:05:00.0 (no driver), 0000:06:00.0 (other driver)"
+
+
+@pytest.mark.parametrize(
+    ("parts", "why", "remedy"),
+    [
+        ((), "amdgpu is not loaded", "load amdgpu"),
+        (({"/dev/dxg": Node("char", 10, 125)},), "amdgpu is not loaded", "install ROCm with librocdxg"),
+        (({"/sys/module/amdgpu/version": "6"},), "amdgpu has no GPU", "load amdgpu"),
+        (ON_THE_BUS, BOTH, "load amdgpu"),
+    ],
+    ids=["none", "windows", "loaded", "unserved"],
+)
+def test_a_host_with_neither_is_told_where_nothing_was_found_and_why(
+    parts: tuple[Spec, ...], why: str, remedy: str
+) -> None:
+    with pytest.raises(NothingToBindError) as caught:
+        planned(system(), *parts)
+    error = caught.value
+    assert (error.code, error.what) == ("nothing-to-bind", "no ROCm library and no AMD device on this host")
+    assert error.where == f"no usable ld.so.cache, {LIB}, /usr/lib64, /usr/lib, /, /dev/kfd, {NODES}"
+    assert error.why == f"no file matches, and {why}"
+    assert error.hint == f"with AMD's GPUs: {remedy}, or name ROCm's place with ROCM_PATH or --root"
 
 
 def test_a_host_with_neither_is_nothing_to_bind() -> None:

@@ -9,6 +9,7 @@ import pytest
 import gpubind
 from gpubind.errors import NothingToBindError
 from gpubind.host.recorded import RecordedHost
+from gpubind.inventory.intel import devices
 from gpubind.model import Inventory, Plan, Request, Vendor
 from gpubind.model.data import read_data
 from gpubind.planner.planning import PlanQuery, plan_host
@@ -17,7 +18,7 @@ from tests.support.amd import kernel as amd_kernel
 from tests.support.driver import kernel, ubuntu
 from tests.support.elf import elf
 from tests.support.images import glibc, image
-from tests.support.intel import INTEGRATED, MAX_1550, gaudi, gpu, intel_host, npu, userspace
+from tests.support.intel import INTEGRATED, MAX_1550, gaudi, gpu, habanalabs, intel_host, npu, userspace
 from tests.support.trees import Dir, Link, Node, Spec
 
 ONE = gpu("0000:03:00.0", 0, 128)
@@ -136,29 +137,117 @@ def test_a_link_in_its_place_that_leaves_dev_is_not_bound(target: str) -> None:
     assert plan(spec, {"/dev/dri/by-path": Link(target), "/etc/passwd": "x"}).mounts == ()
 
 
-def test_a_device_without_a_driver_is_named_where_nothing_else_is_there() -> None:
-    spec = {path: item for path, item in ONE.items() if "/drivers/" not in path and "/dri/" not in path}
+WITHOUT_DRIVER = {path: item for path, item in ONE.items() if "/drivers/" not in path and "/dri/" not in path}
+WITHOUT_NODE = {path: item for path, item in ONE.items() if "/dri/" not in path}
+LOG = "the kernel log (`dmesg`) says why a driver does not take a device"
+LOADED: Spec = {f"/sys/module/{name}": Dir() for name in ("i915", "xe", "habanalabs")}
+ARC = "Intel Arc A770 at 0000:03:00.0"
+NONE = "none of these drivers has a device"
+
+
+@pytest.mark.parametrize(
+    ("spec", "why", "hint"),
+    [
+        (
+            WITHOUT_DRIVER,
+            f"{ARC}: no kernel driver has it",
+            f"load xe or habanalabs; a newer kernel may know the device; {LOG}",
+        ),
+        (
+            WITHOUT_NODE,
+            f"{ARC}: /dev has no node of it",
+            f"load xe or habanalabs; a newer kernel may know the device; {LOG}",
+        ),
+        ({}, NONE, f"load i915 or xe or habanalabs; {LOG}"),
+        (LOADED, NONE, LOG),
+        ({"/dev/dxg": Node("char", 10, 125)}, NONE, "in WSL, Intel's GPUs are not planned"),
+    ],
+    ids=["no-driver", "no-node", "none", "loaded", "windows"],
+)
+def test_a_host_without_a_usable_device_is_told_why_and_what_to_load(spec: Spec, why: str, hint: str) -> None:
     with pytest.raises(NothingToBindError) as raised:
         plan(spec, vendors=("intel",))
-    assert "Intel Arc A770 at 0000:03:00.0: no kernel driver has it" in raised.value.why
+    error = raised.value
+    assert (error.code, error.what) == ("nothing-to-bind", "no device of Intel's that a program could use")
+    where = ", ".join(f"/sys/bus/pci/drivers/{name}" for name in ("i915", "xe", "habanalabs"))
+    assert (error.where, error.why, error.hint) == (where, why, hint)
+
+
+def test_a_device_without_a_driver_is_named_where_nothing_else_is_there() -> None:
     with pytest.raises(NothingToBindError) as raised:
-        plan(spec)
-    assert "Intel Arc A770 at 0000:03:00.0: no kernel driver has it" in raised.value.why
+        plan(WITHOUT_DRIVER)
+    assert f"{ARC}: no kernel driver has it" in raised.value.why
 
 
-def test_a_device_that_the_loaded_driver_does_not_take_may_need_a_newer_kernel() -> None:
-    spec = {path: item for path, item in ONE.items() if "/drivers/" not in path and "/dri/" not in path}
+def test_in_windows_nobody_is_told_to_load_amdgpu() -> None:
     with pytest.raises(NothingToBindError) as raised:
-        plan(spec, {"/sys/module/i915": Dir()}, vendors=("intel",))
-    assert raised.value.hint.startswith("load xe or habanalabs; a newer kernel may know the device; ")
+        plan({"/dev/dxg": Node("char", 10, 125)}, vendors=("amd",))
+    hint = "with AMD's GPUs: install ROCm with librocdxg, or name ROCm's place with ROCM_PATH or --root"
+    assert raised.value.hint == hint
 
 
-@pytest.mark.parametrize(("vendor", "hint"), [("intel", "Intel's GPUs are not planned"), ("amd", "librocdxg")])
-def test_in_windows_nobody_is_told_to_load_a_kernel_driver(vendor: Vendor, hint: str) -> None:
-    with pytest.raises(NothingToBindError) as raised:
-        plan({"/dev/dxg": Node("char", 10, 125)}, vendors=(vendor,))
-    assert hint in raised.value.hint
-    assert "load " not in raised.value.hint
+def test_what_is_known_of_each_device_is_by_its_pci_ids() -> None:
+    host = intel_host(ONE, OWN, gaudi("0000:19:00.0", 0), gpu("0000:04:00.0", 3, 131, "0x1234"))
+
+    def known(address: str) -> tuple[object, ...]:
+        releases = [devices.release_for(host, address, component) for component in ("compute", "media")]
+        found = devices.platform(host, address), devices.device_id(host, address), devices.read_name(host, address)
+        return (*found, *releases)
+
+    iris = "Intel Iris Xe Graphics (Raptor Lake-P)"
+    assert known("0000:03:00.0") == ("dg2", "56a0", "Intel Arc A770", ("25.05", "DG2"), ("24.3.4", "DG2"))
+    releases = (("24.09", "Raptor Lake-P"), ("23.3.3", "Raptor Lake-P"))
+    assert known("0000:00:02.0") == ("adlp", "a7a0", iris, *releases)
+    assert known("0000:19:00.0") == (None, None, "Intel Gaudi 2", None, None)
+    assert known("0000:04:00.0") == (None, "1234", "Intel GPU 8086:1234", None, None)
+    assert known("0000:99:00.0") == (None, None, "Intel GPU ????:????", None, None)
+    own = intel_host(gpu("0000:00:02.0", 0, 128, "0x1234"))
+    assert devices.read_name(own, "0000:00:02.0") == "Intel integrated GPU 8086:1234"
+
+
+def test_platforms_are_from_the_oldest_and_some_have_an_earlier_name() -> None:
+    assert devices.platforms()[:4] == ("bdw", "skl", "bxt", "glk")
+    assert devices.device_ids("bdw") == frozenset()
+    assert devices.device_ids("skl") | devices.device_ids("bxt") == devices.device_ids("bxt")
+    assert {"1602", "e20b"} <= devices.device_ids()
+    assert ("1602" in devices.device_ids("skl"), "e20b" in devices.device_ids("bmg")) == (True, False)
+    assert [devices.platform_aliases(name) for name in ("arl", "mtl")] == [("mtl",), ()]
+
+
+@pytest.mark.parametrize(
+    ("build", "names"),
+    [
+        (24595, "mtl arl lnl bmg ptl nvls nvlp cri xe"),
+        (24596, ""),
+        (39121, ""),
+        (39122, "bdw skl bxt glk kbl cfl icllp ehl"),
+        (39123, "bdw skl bxt glk kbl cfl icllp ehl"),
+    ],
+)
+def test_a_build_of_the_compute_runtime_lacks_newer_and_older_platforms(build: int, names: str) -> None:
+    assert devices.unsupported_platforms(build) == tuple(names.split())
+
+
+def test_devices_have_their_nodes_and_tiles_in_one_order() -> None:
+    parts = (ONE, OWN, gaudi("0000:19:00.0", 0, uverbs=5), npu(), gpu("0000:04:00.0", 3, 131, "0x1234"))
+    found = inventory(intel_host(*parts))
+    assert [(one.index, one.pci, one.minor, one.render) for one in found.gpus] == [
+        (0, "0000:00:02.0", 129, "/dev/dri/renderD129"),
+        (1, "0000:03:00.0", 128, "/dev/dri/renderD128"),
+        (2, "0000:04:00.0", 131, "/dev/dri/renderD131"),
+        (3, "0000:19:00.0", 0, "/dev/accel/accel0"),
+    ]
+    assert found.devices_per_gpu == (1, 1, 0, 1)
+    dri = [(f"/dev/dri/{name}", at // 2) for at, name in enumerate(["card1", "renderD129", "card0", "renderD128"])]
+    others = [("/dev/dri/card3", 2), ("/dev/dri/renderD131", 2)]
+    accelerator = [("/dev/accel/accel_controlD0", 3), ("/dev/infiniband/uverbs5", 3)]
+    assert [(node.target, node.gpu) for node in found.devices] == [
+        *dri,
+        *others,
+        ("/dev/accel/accel0", None),  # the NPU has it, too
+        *accelerator,
+    ]
+    assert found.findings == ()
 
 
 def test_a_gpu_whose_node_is_missing_is_not_counted() -> None:
@@ -199,8 +288,10 @@ def test_without_a_vendor_option_only_the_nodes_are_planned_and_no_image_lacks_a
     planned = gpubind.plan(host, Request(), image=image(glibc("2.41")))
     assert [mount.target for mount in planned.mounts] == ["/dev/dri/by-path"]
     assert [finding.code for finding in planned.findings] == []
-    (why,) = (one for one in planned.decisions if one.subject == "libze_intel_gpu.so")
-    assert (why.verdict, why.rule) == ("left-out", "not-asked")
+    told = {(one.verdict, one.rule, one.step, one.detail) for one in planned.decisions if one.verdict != "taken"}
+    detail = "the host's user space was not asked for: --intel, or --userspace host"
+    assert told == {("left-out", "not-asked", "choice", detail)}
+    assert "libze_intel_gpu.so" in {one.subject for one in planned.decisions}
     asked = gpubind.plan(host, Request(userspace="host"))
     assert "libze_intel_gpu.so.1" in {mount.soname for mount in asked.mounts}
 
@@ -210,7 +301,22 @@ def test_a_loader_without_a_driver_stays() -> None:
     planned = plan(spec, ONE, vendors=("intel",))
     assert [mount.target for mount in planned.mounts] == ["/dev/dri/by-path"]
     (why,) = (one for one in planned.decisions if one.subject == "libze_loader.so.1" and one.verdict == "left-out")
-    assert why.rule == "no-runtime"
+    assert (why.rule, why.step) == ("no-runtime", "search")
+    assert why.detail == "this host has no Intel compute runtime that would need it"
+
+
+def test_the_user_space_stays_where_all_devices_are_gaudis() -> None:
+    detail = "the host has no GPU that Level Zero lists: Gaudi has other software, which is the image's"
+    for devices_, details in (((gaudi("0000:19:00.0", 0),), {detail}), ((gaudi("0000:19:00.0", 0), ONE), set())):
+        planned = plan(userspace(), *devices_, vendors=("intel",))
+        assert {one.detail for one in planned.decisions if one.rule == "not-asked"} == details
+    npus = plan(userspace(), gaudi("0000:19:00.0", 0), npu(number=1), vendors=("intel",))
+    assert not [one for one in npus.decisions if one.rule == "not-asked"]
+
+
+def test_the_kernel_drivers_that_have_a_device_are_named_with_their_versions() -> None:
+    found = inventory(intel_host(ONE, gaudi("0000:19:00.0", 1), habanalabs()))
+    assert found.driver.kernel_version == "i915, habanalabs 1.24.0-ee698fb, Linux 6.12.0"
 
 
 def test_a_site_has_its_own_list_and_all_that_is_said_is_of_the_vendor() -> None:
