@@ -6,7 +6,7 @@ The packages are the pipeline:
     image      2. which image                 rules      5. what will not work
     inventory  3. what the machine has        runtimes, documents  6. the plan as arguments, as text
                                               launch     7. doing it
-    formats, files and loader read for all of them; api has a module for each verb, which cli offers to a shell.
+    formats, files and loader are readers for all of them; api has a module for each verb, cli is its command line.
 
     >>> import gpubind
     >>> host = gpubind.open_host("debian13-nvidia550")
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 __version__ = "0.1.0"
 
-TYPE_CHECKING = False  # `typing` costs a start that a memo serves a third of its time
+TYPE_CHECKING = False  # importing `typing` takes a third of a start that a memo serves
 if TYPE_CHECKING:
     from gpubind.api.check import check as check
     from gpubind.api.check import check_document as check_document

@@ -1,8 +1,6 @@
 """`python -m gpubind`, `python PLACE/gpubind/__main__.py`, and the console script.
 
-The memo answers first: nothing heavy is loaded before it is asked.
-
-An interrupt ends both at once, silently, with 130.
+The memo runs first, before anything heavy is loaded. An interrupt ends the process at once, silently, with status 130.
 """
 
 from __future__ import annotations
@@ -16,41 +14,41 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any, NoReturn, Optional, Union
 
-if not __package__:  # started by its path, and the directory of that holds no modules
+if not __package__:  # started by its path: then sys.path begins with the package's own directory
     _PLACE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     sys.path[:1] = [] if _PLACE in sys.path[1:] else [_PLACE]
 
 INTERRUPTED = 130
 _GC_THRESHOLD = 50_000
-"""New objects after which Python looks for cycles, a tenth of the time of most commands, which make fewer. A command
-about many hosts drops each before the next, and each has cycles."""
+"""Garbage-collection threshold. Most commands allocate fewer objects; collecting took 10 % of their time. A command
+about many hosts drops each host before the next, and each has cycles."""
 
 
 def _exit_on_sigint(number: int, frame: Optional[FrameType]) -> NoReturn:
     os._exit(INTERRUPTED)
 
 
-def _tell(unraisable: Any) -> None:
+def _report_unraisable(unraisable: Any) -> None:
     """Exit on an interrupt in a finalizer, which Python would print and ignore."""
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
         os._exit(INTERRUPTED)
     sys.__unraisablehook__(unraisable)
 
 
-_IS_HEARD = getsignal(SIGINT) is default_int_handler
-"""Not where the caller ignores it, as a shell does for background jobs."""
-if _IS_HEARD:
-    # While modules are loaded and when the interpreter ends, Python makes errors of all kinds of an interrupt.
+_HANDLES_SIGINT = getsignal(SIGINT) is default_int_handler
+"""False where the caller ignores the signal, as a shell does for background jobs."""
+if _HANDLES_SIGINT:
+    # During imports and at the end of the interpreter, Python turns an interrupt into errors of all kinds.
     signal(SIGINT, _exit_on_sigint)
-    sys.unraisablehook = _tell
+    sys.unraisablehook = _report_unraisable
 
-from gpubind.memo.answer import Unfinished, memo_keys, serve  # noqa: E402 - it takes as long as all that is above
+from gpubind.memo.answer import Unfinished, memo_keys, serve  # noqa: E402 - its import takes as long as all code above
 
 
 def main(argv: Optional[list[str]] = None) -> int:
-    """Run `gpubind` with *argv*: by its memo, or as if there were none, and then the answer is kept for next time.
+    """Run `gpubind` with *argv*: answer from the memo, else run the command and store its answer.
 
-    What `wrap` or `oci-runtime` passes through does not even wait for the memo.
+    Command lines that `wrap` or `oci-runtime` passes through do not wait for the memo.
     """
     args = sys.argv[1:] if argv is None else argv
     if args[:1] in (["--version"], ["-V"]) and _has_printed_version():
@@ -69,7 +67,7 @@ def main(argv: Optional[list[str]] = None) -> int:
 
 
 def _has_printed_version() -> bool:
-    """Print the version. Where that fails, the reader of command lines does it again, and reports it."""
+    """Print the version; False if that fails: then the parser of command lines repeats it and reports the error."""
     from gpubind import __version__
 
     try:
@@ -81,7 +79,7 @@ def _has_printed_version() -> bool:
 
 
 def _run_uncached(args: list[str], keys: tuple[str, ...], outcome: Union[str, Unfinished]) -> int:
-    """Return the command line without a memo; an interrupt lets everybody clean up."""
+    """Run the command without a memo. An interrupt becomes a `KeyboardInterrupt`, so that `finally` blocks run."""
     import gc
 
     gc.set_threshold(_GC_THRESHOLD)
@@ -89,7 +87,7 @@ def _run_uncached(args: list[str], keys: tuple[str, ...], outcome: Union[str, Un
     from gpubind.cli.main import main as run
 
     try:
-        if _IS_HEARD:
+        if _HANDLES_SIGINT:
             signal(SIGINT, default_int_handler)
         if isinstance(outcome, Unfinished):
             return finish(outcome, args)
@@ -101,21 +99,21 @@ def _run_uncached(args: list[str], keys: tuple[str, ...], outcome: Union[str, Un
     except KeyboardInterrupt:
         return INTERRUPTED
     finally:
-        if _IS_HEARD:
+        if _HANDLES_SIGINT:
             signal(SIGINT, _exit_on_sigint)
 
 
 def run() -> NoReturn:
     """End the process with the status of `main`.
 
-    To dismantle the interpreter takes up to a tenth of a command. Nothing of gpubind waits for it (`atexit`, threads).
+    The interpreter's own shutdown takes up to a tenth of a command. gpubind has no `atexit` handlers or threads.
     """
     status = main()
     try:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
-    except (OSError, ValueError):  # the interpreter reports it, and knows the status
+    except (OSError, ValueError):  # the interpreter reports it, and exits with the status
         raise SystemExit(status) from None
     os._exit(status)
 

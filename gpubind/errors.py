@@ -41,57 +41,55 @@ class GpubindError(Exception):
         self.hint = hint
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how `pickle` and `copy` rebuild the error: from its fields, whatever `__init__` of its class takes."""
+        """Rebuild the error from its fields for `pickle` and `copy`: `__init__` differs between the classes."""
         return _rebuilt, (type(self), self.what), self.__dict__
 
     def __str__(self) -> str:
-        """One line: the code, what, and where."""
         return f"{self.code}: {self.what}" + (f" ({self.where})" if self.where else "")
 
 
 def _rebuilt(kind: type[GpubindError], message: str) -> GpubindError:
-    """Return an error of *kind* that still lacks its fields."""
     return kind.__new__(kind, message)
 
 
 def suggest_known(choices: Iterable[str], wrong: str) -> str:
-    """Return the hint about *wrong*, which is none of the *choices* words: those that it is like, and all."""
+    """Return the hint for the unknown word *wrong*: the *choices* similar to it, then all of them."""
     choices = tuple(choices)
     return did_you_mean(choices, wrong) + "known: " + ", ".join(choices)
 
 
 def did_you_mean(choices: Iterable[str], wrong: str) -> str:
-    """Return the question whether *wrong* was meant to be one of the *choices* words; empty if it is like none."""
-    from difflib import get_close_matches  # where there is a mistake, time does not matter
+    """Return a question that offers the *choices* similar to *wrong*; empty if none is similar."""
+    from difflib import get_close_matches  # only after a mistake
 
     near = get_close_matches(wrong.lower(), tuple(choices), n=2)
     return f"did you mean {' or '.join(f'`{name}`' for name in near)}? " if near else ""
 
 
 def unknown_format(name: str, choices: Iterable[str]) -> UsageError:
-    """Return the error about the format *name*, which is none of the *choices* ones."""
+    """Return the error for *name*, which is not one of the formats *choices*."""
     return UsageError("unknown-format", f"unknown format `{name}`", hint=suggest_known(choices, name))
 
 
 class UsageError(GpubindError):
-    """The command line asks for something impossible."""
+    """The command line requests something impossible."""
 
     exit_code = EXIT_USAGE
     field = ""
-    """The field of `Request` whose value is wrong, if it is one."""
+    """The field of `Request` whose value is wrong; empty if none is."""
 
     def about(self, field: str) -> UsageError:
-        """Return this error, with *field* as the field of `Request` that it is about."""
+        """Return this error with *field* as the field of `Request` that it is about."""
         self.field = field
         return self
 
 
 class WrongUseError(UsageError):
-    """gpubind's own command line cannot be read: no command was begun."""
+    """gpubind's own command line cannot be parsed; no command has started."""
 
 
 class NothingToBindError(GpubindError):
-    """No driver library and no device node: there is nothing to plan."""
+    """The host has neither a driver library nor a device node: there is nothing to plan."""
 
     exit_code = EXIT_NOTHING
 
@@ -103,7 +101,7 @@ class HostReadError(GpubindError):
 
 
 def missing_package(package: str, purpose: str, where: str = "") -> HostReadError:
-    """Return the error that *package*, as PyPI calls it, is not installed, which *purpose* needs."""
+    """Return the error for the missing Python package *package* (its name on PyPI), which *purpose* needs."""
     message = f"the Python package `{package}` is needed for {purpose}"
     distributions = f"python3-{package.lower().removeprefix('python-')}"
     hint = f"`pipx inject gpubind {package}`, in a virtual environment `pip install {package}`, or {distributions}"
@@ -111,11 +109,11 @@ def missing_package(package: str, purpose: str, where: str = "") -> HostReadErro
 
 
 class UnseenError(HostReadError):
-    """Nobody could look at a file: whether it is there, and what is in it, is not known."""
+    """A file could not be inspected: neither its existence nor its content is known."""
 
 
 class NotRecordedError(HostReadError):
-    """A recorded host was asked about a path outside its survey."""
+    """A path is outside the survey of a recorded host."""
 
 
 class NotStoredError(HostReadError):
@@ -129,14 +127,14 @@ class RuntimeLimitError(GpubindError):
 
 
 class CheckError(GpubindError):
-    """A check before a start found an error: the container is not started."""
+    """A check before a start found an error; the container is not started."""
 
     exit_code = EXIT_NOT_STARTED
 
     def __init__(self, code: str, what: str, *, findings: Iterable[Any] = (), why: str = "", hint: str = "") -> None:
         super().__init__(code, what, why=why, hint=hint)
         self.findings = tuple(findings)
-        """The error `Finding`s that ended the start; none for a GPU that is required and that no driver has."""
+        """The error `Finding`s that prevented the start; empty if no driver has a required GPU."""
 
 
 class StartError(GpubindError):
@@ -154,25 +152,25 @@ class CommandError(GpubindError):
 
 
 class OutputError(GpubindError):
-    """A file that was asked for cannot be written."""
+    """A requested file cannot be written."""
 
     exit_code = EXIT_UNREADABLE
 
 
 class BoundError(GpubindError):
-    """One command would spend more on an image or a host than it may: see `gpubind.machine.budget`."""
+    """One command would exceed a bound on reading an image or a host: see `gpubind.machine.budget`."""
 
     exit_code = EXIT_UNREADABLE
 
 
 class StdoutClosedError(GpubindError):
-    """Nobody reads standard output any more."""
+    """Standard output has no reader any more."""
 
     exit_code = EXIT_STDOUT_CLOSED
 
 
 class FormatError(GpubindError):
-    """A file is malformed. `place` says where in it: a line, a byte offset or a key."""
+    """A file is malformed. `place` is the location in it: a line, a byte offset or a key."""
 
     exit_code = EXIT_FORMAT
 
@@ -191,31 +189,31 @@ class FormatError(GpubindError):
         super().__init__(code, what, where=where or place, why=why, hint=hint)
         self.place = place
         self.offset = offset
-        """Of the damage in what was parsed, in bytes; None if the place is not an offset."""
+        """The byte offset of the damage in the parsed data; None if the location is not an offset."""
 
     def in_file(self, path: str) -> FormatError:
-        """Return the same error, with the file named: parsers see bytes, only their caller knows whose."""
+        """Return the same error with the file's path: parsers see only bytes."""
         where = f"{path}: {self.place}" if self.place else path
         return FormatError(
             self.code, self.what, place=self.place, offset=self.offset, where=where, why=self.why, hint=self.hint
         )
 
     def behind(self, start: int) -> FormatError:
-        """Return the same error of bytes that a parser got from *start* on, with its place in all of them."""
+        """Return the same error with *start* added to its offset: the parser got only the bytes from *start* on."""
         return FormatError(self.code, self.what, offset=start + (self.offset or 0), why=self.why, hint=self.hint)
 
 
 class Format(NamedTuple):
-    """A format of files, as the errors about damaged ones name it."""
+    """A file format, with the texts of the errors about damaged files."""
 
     code: str
     what: str
     hint: str = ""
 
     def damaged(self, why: str, place: object = "", hint: str = "") -> FormatError:
-        """Return the error about a file that is damaged at *place*: an offset in bytes, or what names a key or line.
+        """Return the error about a file that is damaged at *place*: an offset in bytes, a key or a line.
 
-        Without a place, it is the whole document.
+        Without a place, the error is about the whole document.
         """
         offset = place if isinstance(place, int) else None
         text = (str(place) or "the whole document") if offset is None else ""
@@ -226,7 +224,7 @@ IMAGE_BOMB = Format("image-bomb", "the image unpacks to far more than images do"
 
 
 def closed_error(label: str) -> UsageError:
-    """Return the error about something that is used after it was closed."""
+    """Return the error for the use of *label*, an image or a host, after it was closed."""
     hint = "open it again, or close it later"
     return UsageError("closed", "an image or a host is used after it was closed", where=label, hint=hint)
 

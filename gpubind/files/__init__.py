@@ -1,4 +1,4 @@
-"""Files of this machine, a record or an image (`Tree`), their bytes (`blob.Blob`), and whom root trusts."""
+"""Files of this machine, of a record or of an image (`Tree`), and their bytes (`blob.Blob`)."""
 
 from gpubind.files.glob import glob, glob_or_note
 from gpubind.files.tree import Tree

@@ -23,33 +23,33 @@ T = TypeVar("T")
 IMAGE_UNREADABLE = "the image cannot be read"
 _COPY_STEP = 1 << 18
 _READ_LEAST = 4 << 10
-"""Bytes that each read costs at least: many small reads take time, too."""
+"""The minimum cost of a read in bytes: many small reads also take time."""
 
 
 class Blob:
-    """Bytes at offsets. *label* names them in errors. If not `quick`, going back is slow; with `restarts`, it starts
-    from the beginning.
+    """Bytes at offsets. *label* names them in errors. Unless `quick`, going back is slow; with `restarts`, the blob is
+    unpacked again from its beginning.
     """
 
     label: str
     quick = True
     restarts = False
     place = 0
-    """Where it starts in the packed archive that it is a part of; 0 if there is none."""
+    """Its start in the packed archive that contains it; 0 if there is none."""
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """Return the *size* bytes at *offset*; fewer only where the blob ends."""
+        """Return the *size* bytes at *offset*; fewer only at the end of the blob."""
         raise NotImplementedError
 
     def let_read_all(self) -> None:
-        """Allow that each byte is read once: of a file in packed blocks only a look at some of them is expected."""
+        """Allow each byte to be read once: of a file in packed blocks only samples are expected otherwise."""
 
     def close(self) -> None:
-        """Close the file that the bytes are in, for every blob of it."""
+        """Close the underlying file, for every blob in it."""
 
     @property
     def size(self) -> Optional[int]:
-        """The number of bytes; None if it is unknown before all are read."""
+        """Return the number of bytes; None if it is unknown until all are read."""
         return None
 
 
@@ -76,7 +76,7 @@ class FileBlob(Blob):
         return self._size
 
     def read_at(self, offset: int, size: int) -> bytes:
-        size = min(size, self._size - offset)  # as it was when it was opened
+        size = min(size, self._size - offset)  # the size at the time of opening
         if size <= 0:
             return b""
         file = self._file
@@ -93,7 +93,7 @@ class FileBlob(Blob):
             raise inspection_error(self.label, error, IMAGE_UNREADABLE) from error
 
     def _read(self, file: OpenFile, offset: int, size: int) -> bytes:
-        """Read at *offset*. Errors: `OSError`, also if the file was written to since it was opened."""
+        """Errors: `OSError`, also if the file changed since it was opened."""
         data = file.read_at(offset, size)
         while len(data) < size:
             more = file.read_at(offset + len(data), size - len(data))
@@ -154,7 +154,7 @@ class BlobPart(Blob):
 
 
 class BytesBlob(Blob):
-    """*data* as it is."""
+    """The bytes *data*."""
 
     def __init__(self, data: bytes, label: str = "") -> None:
         self.label = label
@@ -169,7 +169,7 @@ class BytesBlob(Blob):
 
 
 class BlobCopy(Blob):
-    """The first *size* bytes of *blob*, in a file without a name."""
+    """A copy of the first *size* bytes of *blob*, in an unnamed file."""
 
     def __init__(self, blob: Blob, size: int) -> None:
         self.label = blob.label

@@ -1,4 +1,4 @@
-"""Unpack a compressed blob to another blob, as far as it is read.
+"""Unpack a compressed blob on demand, as a blob.
 
 Going back starts from the last checkpoint (gzip) or from the beginning (zstd).
 """
@@ -13,14 +13,14 @@ from gpubind.files.blob import Blob, BlobStream
 from gpubind.machine.budget import spend
 
 CHUNK = 1 << 18
-"""Bytes that are unpacked in one step."""
+"""Unpacked bytes of one step."""
 INPUT = 1 << 15
-"""Compressed bytes that are read in one step: the end of a gzip member costs a copy of the rest."""
+"""Compressed bytes that are read in one step: at the end of a gzip member the rest is copied."""
 _CHECKPOINT_EVERY = 32 << 20
-_CHECKPOINTS_LIMIT = 256  # about 50 KiB each; every second one goes when there are more
+_CHECKPOINTS_LIMIT = 256  # about 50 KiB each; above the limit every second one is dropped
 _BOMB_RATIO = 200  # the densest real layers stay below 20
 _BOMB_ALLOWANCE = 64 << 20
-WINDOW_LIMIT = 64 << 20  # what unpacking zstd may need in memory; `zstd -19` needs 8 MiB
+WINDOW_LIMIT = 64 << 20  # memory for unpacking zstd; `zstd -19` needs 8 MiB
 
 _ZSTD_EMPTY = 18  # the largest header of a frame, and a checksum
 
@@ -30,9 +30,9 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 class Unpacked(Blob):
-    """The bytes that *packed* unpacks to. It keeps the last chunk; subclasses unpack and go back.
+    """The unpacked bytes of *packed*. It keeps the last chunk; subclasses unpack and go back.
 
-    Errors of reading: `FormatError`, code `bad-archive` for damage, `image-bomb` for much from nearly nothing.
+    Errors of reading: `FormatError`, code `bad-archive` for damage, `image-bomb` for an excessive compression ratio.
     """
 
     quick = False
@@ -55,7 +55,7 @@ class Unpacked(Blob):
         if not self._start <= offset <= self._start + len(self._chunk):
             self._rewind(offset)
             while offset > self._start + len(self._chunk) and self._advance():
-                pass  # unpacking is the only way there
+                pass
         parts = []
         while size > 0:
             at = offset - self._start
@@ -77,7 +77,7 @@ class Unpacked(Blob):
             chunk = self._next()
         except GpubindError:
             raise
-        except Exception as error:  # each library has other errors
+        except Exception as error:  # the libraries' errors have no common class
             raise self._damaged(f"{type(error).__name__}: {str(error)[:200]}") from error
         spend("unpacked", len(chunk))
         self._start, self._chunk = position, chunk
@@ -90,14 +90,14 @@ class Unpacked(Blob):
         return bool(chunk)
 
     def _rewind(self, offset: int) -> None:
-        """Go back, or to a later checkpoint, if that is the way to *offset*."""
+        """Go back, or to a later checkpoint, if *offset* can only be reached so."""
         raise NotImplementedError
 
     def _next(self) -> bytes:
         raise NotImplementedError
 
     def _consumed(self) -> int:
-        """Return the number of compressed bytes that are unpacked."""
+        """Return the number of compressed bytes that are unpacked so far."""
         raise NotImplementedError
 
     def _damaged(self, why: str) -> FormatError:
@@ -105,13 +105,13 @@ class Unpacked(Blob):
 
 
 class Gzip(Unpacked):
-    """A gzip file, of one member or several (pigz, eStargz), with checkpoints every 32 MiB and more."""
+    """A gzip file, of one member or several (pigz, eStargz), with checkpoints at least 32 MiB apart."""
 
     def __init__(self, packed: Blob) -> None:
         super().__init__(packed)
         self._spacing = _CHECKPOINT_EVERY
-        self._at = 0  # where unread compressed bytes start in the file
-        self._tail = b""  # read but not yet unpacked; part of what comes before _at
+        self._at = 0  # the offset of the unread compressed bytes
+        self._tail = b""  # read but not yet unpacked; it ends at _at
         self._object: Any = _inflater()
         self._checkpoints: list[tuple[int, int, Any]] = [(0, 0, None)]  # unpacked offset, packed offset, state
 
@@ -139,7 +139,7 @@ class Gzip(Unpacked):
     def _next_member(self) -> bool:
         while len(self._tail) < 2 and (more := self._read()):
             self._tail += more
-        if not self._tail.startswith(GZIP_MAGIC):  # nothing, zeros of a tape, or garbage that gzip, too, ignores
+        if not self._tail.startswith(GZIP_MAGIC):  # nothing, zeros of a tape, or garbage, which gzip ignores as well
             return False
         self._object = _inflater()
         return True

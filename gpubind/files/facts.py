@@ -1,4 +1,4 @@
-"""The facts that are read of a regular file, by `Tree.fact`. A record has some of them instead of the file's bytes."""
+"""The facts of a regular file, read by `Tree.fact`. A record contains some of them instead of the file's bytes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 T_co = TypeVar("T_co", covariant=True)
 
 _TEXT_STEP = 1 << 14
-"""Bytes of texts that cost one of the bound `facts`."""
+"""Bytes of text that cost one unit of the bound `facts`."""
 FILE_COST, UNREADABLE_COST = 100, 1000
-"""Of the bound `facts`, for an ELF file. An unreadable file may have failed late."""
+"""The cost of an ELF file in units of the bound `facts`. An unreadable file may have failed late."""
 
 
 class FileFact(Generic[T_co]):
@@ -35,9 +35,9 @@ class FileFact(Generic[T_co]):
         is_buffered: bool = False,
         is_kept: bool = False,
     ) -> None:
-        """*parse* gets the first *head* bytes, or, if that is 0, a stream of the file; *is_buffered*: most of which is
-        read in order. *cost* and *unreadable* are what an answer costs of the bound `facts`. *is_kept*: until the tree
-        is closed.
+        """*parse* gets the first *head* bytes, or, if that is 0, a stream of the file. *is_buffered*: most is read in
+        order. *cost* and *unreadable*: the cost of an answer in units of the bound `facts`. *is_kept*: cache answers
+        until the tree is closed.
         """
         self.name = name
         self.parse = parse
@@ -55,7 +55,7 @@ def _parse_elf(stream: BinaryIO) -> ElfFacts:
 
 
 def _cost_of_elf(facts: ElfFacts) -> int:
-    """Return the cost of *facts* in names and versions: reading a file costs as much as a hundred of them."""
+    """Reading a file costs as much as a hundred names and versions."""
     versions = sum(len(need.versions) for need in facts.version_needs)
     return FILE_COST + len(facts.needed) + len(facts.version_needs) + versions + len(facts.version_definitions)
 
@@ -101,10 +101,10 @@ GPU_CODE: FileFact[GpuCode] = FileFact("gpu_code", _parse_gpu_code, lambda _: FI
 NAMED_LIBRARIES: FileFact[DlopenNames] = FileFact(
     "named_libraries", _parse_named_libraries, lambda named: FILE_COST + named.size // _TEXT_STEP
 )
-"""The libraries that an ELF file has as texts, to open them."""
+"""The names of libraries in the texts of an ELF file, which it may open."""
 CONSTANTS: FileFact[bytes] = FileFact("constants", _read_constants, _cost_of_bytes)
 """The constants of an ELF file, its section `.rodata`."""
 FIRST_CODE: FileFact[bytes] = FileFact("first_code", _read_first_code, _cost_of_bytes)
 """The first megabytes of the machine code of an ELF file."""
 RECORDED = (IDENT, ELF, STUB)
-"""The facts that a record has."""
+"""The facts that a record contains."""

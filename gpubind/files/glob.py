@@ -13,7 +13,7 @@ from gpubind.machine.budget import spend
 from gpubind.model import Missing, RootedPath
 
 GLOB_LIMIT = 4096
-"""Directories that one pattern may list: no list file makes gpubind walk the whole disk."""
+"""The limit of directories that one pattern lists: no list file makes gpubind walk the whole disk."""
 
 _WILDCARDS = frozenset("*?[")
 
@@ -21,8 +21,8 @@ _WILDCARDS = frozenset("*?[")
 def glob(tree: Tree, pattern: str) -> tuple[RootedPath, ...]:
     """Return the existing paths that match absolute *pattern* (fnmatch in each component), sorted and not resolved.
 
-    Errors: `FormatError` (code `wide-glob`) if it would list more than `GLOB_LIMIT`
-    directories; `BoundError` if the patterns of one command list more than its budget allows.
+    Errors: `FormatError` (code `wide-glob`) if it would list more than `GLOB_LIMIT` directories; `BoundError` if the
+    patterns of one command list more than its budget allows.
     """
     paths = tree.globs.get(pattern)
     if paths is None:
@@ -35,7 +35,7 @@ def glob(tree: Tree, pattern: str) -> tuple[RootedPath, ...]:
 
 
 def glob_or_note(tree: Tree, pattern: str, place: str = "") -> tuple[RootedPath, ...]:
-    """As `glob`; of a pattern that is too wide nothing is found, and `tree.unseen` says so of *place*."""
+    """As `glob`; a pattern that is too wide matches nothing, and `tree.unseen` reports it under *place*."""
     try:
         return glob(tree, pattern)
     except FormatError as error:
@@ -46,7 +46,7 @@ def glob_or_note(tree: Tree, pattern: str, place: str = "") -> tuple[RootedPath,
 
 
 def _matches(tree: Tree, pattern: str) -> Optional[tuple[RootedPath, ...]]:
-    """Return the paths that match; None if too many directories would be listed."""
+    """Return None if too many directories would be listed."""
     heads = [""]
     listed = 0
     for part in pattern.split("/"):
@@ -59,7 +59,7 @@ def _matches(tree: Tree, pattern: str) -> Optional[tuple[RootedPath, ...]]:
         if listed > GLOB_LIMIT:
             return None
         spend("listings", len(heads))
-        matches, hidden = _matcher(part), part.startswith(".")  # a hidden name has to be asked for
+        matches, hidden = _matcher(part), part.startswith(".")  # a wildcard matches no hidden name
         names = ((head, name) for head in heads for name in tree.names(head or "/") if matches(name))
         heads = [f"{head}/{name}" for head, name in names if hidden or not name.startswith(".")]
     paths = (RootedPath(head or "/") for head in sorted(heads))

@@ -1,4 +1,4 @@
-"""Read what ldconfig(8) has for a tree: its cache, and the directories that ld.so.conf names."""
+"""Read the results of ldconfig(8) in a tree: its cache, and the directories in ld.so.conf."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ LD_CACHE_LIMIT = 16 << 20
 
 _LD_SO_CONF = "/etc/ld.so.conf"
 INCLUDES_LIMIT = 512
-"""Patterns and files that are included. Each is read once, so a file may include itself."""
+"""The limit of included patterns and files. Each is read once, so a file may include itself."""
 CONFIGURED_LIMIT = 1024
-"""Directories that ld.so.conf may name: each library is looked for in all of them."""
+"""The limit of directories in ld.so.conf: each library is searched for in all of them."""
 
 
 class ConfiguredDirectories(NamedTuple):
-    """The directories that ld.so.conf names."""
+    """The directories in ld.so.conf."""
 
     directories: tuple[str, ...]
     """As written, in their order."""
@@ -33,7 +33,7 @@ class ConfiguredDirectories(NamedTuple):
 
 
 def read_ldcache(tree: Tree) -> Union[LdCache, Missing, FormatError]:
-    """Return the ld cache of *tree*; the error, instead of raising it, if the cache is damaged."""
+    """Return the ld cache of *tree*; for a damaged cache return the error, without raising it."""
     data = tree.read(LD_CACHE_PATH, LD_CACHE_LIMIT)
     if isinstance(data, Missing):
         return data
@@ -44,7 +44,7 @@ def read_ldcache(tree: Tree) -> Union[LdCache, Missing, FormatError]:
 
 
 def matching(cache: LdCache, prefixes: Iterable[str]) -> Iterator[LdCacheEntry]:
-    """Yield the entries of *cache* whose name starts with one of *prefixes*: decisions keep their texts.
+    """Yield the entries of *cache* whose name starts with one of *prefixes*. Their texts are kept in decisions.
 
     Errors: `BoundError`.
     """
@@ -54,7 +54,7 @@ def matching(cache: LdCache, prefixes: Iterable[str]) -> Iterator[LdCacheEntry]:
 
 
 def read_ldsoconf(tree: Tree) -> ConfiguredDirectories:
-    """Return the directories that ld.so.conf and the files that it includes name, and those files."""
+    """Return the directories in ld.so.conf and the files that it includes, and the paths of those files."""
     directories: list[str] = []
     files: list[str] = []
     seen: set[tuple[str, str]] = set()

@@ -1,4 +1,4 @@
-"""Read the files of this machine below a root: as this process may, or as another user may."""
+"""Read the files of this machine below a root, with the rights of this process or of another user."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 READ, SEARCH = 4, 1
 DIRECTORIES_LIMIT = 128
-"""Directories that a tree keeps open at most."""
+"""The limit of directories that a tree keeps open."""
 _DIRECTORIES_LEAST = 4
 _NO_ACL = (errno.ENODATA, errno.EOPNOTSUPP)
-"""Errors that mean that a file has no access control list, or that its file system knows none."""
+"""The errors of a file without an access control list, and of a file system without support for them."""
 _SHARE = 16
-"""A tree takes this part of the process's descriptors for directories: several trees are open at the same time."""
+"""A tree uses one in this number of the process's descriptors for directories: several trees are open at a time."""
 
 T = TypeVar("T")
 Question = TypeVar("Question", bound=Callable[..., Any])
 
 
 def missing_on_error(question: Question) -> Question:
-    """Let *question*, a method of a tree about a path, return the answer in an `OSError`."""
+    """Let *question*, a method of a tree about a path, return an `OSError` as an answer."""
 
     @wraps(question)
     def ask(tree: LiveTree, path: str, *more: Any) -> Any:
@@ -48,7 +48,7 @@ def missing_on_error(question: Question) -> Question:
 
 
 class LiveTree(OpenedTree):
-    """The files below directory *root*; links in *root* are resolved now.
+    """The files below directory *root*; links in *root* itself are resolved when the tree is created.
 
     Each directory and file is opened below its open parent: nothing outside the root is opened, whatever is renamed
     meanwhile. Errors: `HostReadError` (code `no-root`) if *root* is not a readable directory.
@@ -56,14 +56,13 @@ class LiveTree(OpenedTree):
 
     directories_kept = DIRECTORIES_LIMIT
     with_acls: tuple[FileKind, ...] = ("char", "block")
-    """The kinds of files of which access control lists are read."""
+    """The kinds of files whose access control lists are read."""
 
     def __init__(self, root: str = "/") -> None:
         try:
             real_root = answers.real_path(root)
-            answers.retry_transient(
-                lambda: system.stat(os.path.join(real_root, "."))
-            )  # O_PATH opens one that may not be searched, too
+            # O_PATH opens even a directory that may not be searched.
+            answers.retry_transient(lambda: system.stat(os.path.join(real_root, ".")))
             opened = answers.retry_transient(lambda: system.open_directory(real_root, os.O_PATH | os.O_NOFOLLOW))
         except (OSError, ValueError) as error:
             message = "the root cannot be read"
@@ -103,7 +102,6 @@ class LiveTree(OpenedTree):
         return facts._replace(acl=self._acl(path)) if facts.kind in self.with_acls else facts
 
     def _acl(self, path: str) -> str:
-        """Return the access control list of *path*; empty if it has none. Errors: `OSError`."""
         from gpubind.formats.driver.acl import ATTRIBUTE, parse_acl  # most trees have no devices
 
         try:
@@ -147,12 +145,12 @@ class LiveTree(OpenedTree):
         return super()._fact(path, fact) if again else result
 
     def _open_file(self, path: str) -> OpenFile:
-        """Open the regular file *path*, which may have been replaced since its `lstat`. Errors: `OSError`."""
+        """Errors: `OSError`. The file may have been replaced since its `lstat`."""
         place, name = self._open_parent(path)
         return open_regular(name, place)
 
     def answer_after(self, error: Exception, again: Callable[[], T], path: str) -> Union[T, Missing]:
-        """Return the answer that *error* is for *path*, or that of *again* if the error may pass.
+        """Return *error* about *path* as an answer, or the result of *again* if the error is transient.
 
         Errors: `HostReadError` (code `unreadable-file`) for an error that is not an answer.
         """
@@ -168,14 +166,14 @@ class LiveTree(OpenedTree):
         return answer
 
     def _gives_back(self, error: Exception) -> bool:
-        """Close the open directories if *error* is about too many open files; return whether there were any."""
+        """Close the kept directories if *error* means too many open files; return whether there were any."""
         if not (isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE) and self._directories):
             return False
         self._close_directories()
         return True
 
     def _open_parent(self, path: str) -> tuple[OpenDirectory, str]:
-        """Return the open directory of *path*, and its name there. Errors: `OSError`, `ValueError`, `UsageError`."""
+        """Return the open directory of *path*, and the name there. Errors: `OSError`, `ValueError`, `UsageError`."""
         if self.is_closed:
             raise closed_error(self.root)
         directory, _, name = path.rpartition("/")
@@ -183,7 +181,7 @@ class LiveTree(OpenedTree):
         return self._open_directory(directory) if place is None else place, name or "."
 
     def _open_directory(self, path: str) -> OpenDirectory:
-        """Open the directory *path* below the nearest open one above it, and keep it open."""
+        """Open *path* below its nearest open ancestor, and keep it open."""
         ancestor = path
         while ancestor and ancestor not in self._directories:
             ancestor = ancestor.rpartition("/")[0]
@@ -207,7 +205,7 @@ class LiveTree(OpenedTree):
 
 
 class PermittedTree(LiveTree):
-    """The files below *root*, as user *uid* with *groups* may open them by mode and access control list."""
+    """The files below *root* that mode and access control list permit user *uid* with *groups* to open."""
 
     with_acls = ("file", "dir", "char", "block")
 
@@ -235,7 +233,6 @@ class PermittedTree(LiveTree):
         return isinstance(stat, Missing) or bool(stat.permission_bits(self._uid, self._groups) & bit)
 
     def _may_search(self, directory: str) -> bool:
-        """Return whether the user may enter *directory* and all directories above it, below the root."""
         if not directory:
             return True
         if directory not in self._searched:

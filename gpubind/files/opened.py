@@ -1,4 +1,4 @@
-"""A tree whose files are opened: on this machine or in an image, not in a record."""
+"""A tree of files that can be opened: on this machine or in an image, not in a record."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ PACKED = "it is in a layer that is compressed with zstd, where each step back un
 
 
 class OpenedTree(Tree):
-    """A tree that reads bytes, identifications and ELF facts from open files. Subclasses open regular files.
+    """A tree that reads bytes, identifications and ELF facts from open files. Subclasses open the regular files.
 
-    Errors: `FormatError` where the image is damaged, `HostReadError` where it cannot be read.
+    Errors: `FormatError` for a damaged image, `HostReadError` for an unreadable one.
     """
 
     def __init__(self, root: HostPath) -> None:
@@ -44,7 +44,7 @@ class OpenedTree(Tree):
         super().close()
 
     def _seekable_blob(self, path: str) -> Union[Blob, Missing]:
-        """Return the file, as a copy if going back in it is slow and it is not too large for one.
+        """Return the file, or a copy of it if going back in it is slow and it is at most `COPY_LIMIT` bytes.
 
         Large copies are kept for the next question, of `COPY_LIMIT` bytes in all.
         """
@@ -74,16 +74,16 @@ class OpenedTree(Tree):
         return io.BufferedReader(BlobStream(blob), _BUFFER)
 
     def _unbuffered(self, path: str) -> Union[BinaryIO, Missing]:
-        """As `_stream`, for what is read here and there: a buffer would read most of the file."""
+        """As `_stream`, for scattered reads: a buffer would read most of the file."""
         if self.restarts:
             return Missing("unreadable", PACKED)
-        # Of a file that is too large for a copy the end is unpacked for the headers of its sections, then all again.
+        # A file too large for a copy is unpacked twice: once to its end for the section headers, then for its code.
         blob = self._seekable_blob(path)
         if isinstance(blob, Missing):
             return blob
         from gpubind.files.blob import BlobStream
 
-        blob.let_read_all()  # GPU code is everywhere in a file, and is read from its beginning to its end
+        blob.let_read_all()  # GPU code is spread over a file, and is read from beginning to end
         return cast("BinaryIO", BlobStream(blob))
 
     def _read(self, path: str, limit: int) -> Union[bytes, Missing]:

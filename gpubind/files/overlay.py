@@ -1,4 +1,4 @@
-"""Read an image in a store where its layers are unpacked, without copying or mounting them.
+"""Read an image whose layers are unpacked in a store, without copying or mounting them.
 
 Sources: the kernel's `overlayfs.rst` (whiteouts, opaque directories, redirects); containers/storage `drivers/overlay`
 and `pkg/archive/archive_linux.go` (fuse-overlayfs and its `.wh.NAME`, `override_stat`, composefs); moby
@@ -27,13 +27,13 @@ from gpubind.model import ABSENT, HostPath, Missing, RootedPath, Stat
 T = TypeVar("T")
 
 COMPOSEFS = "composefs-data"
-"""A directory next to a layer whose files are stored under their digests."""
+"""The directory next to a layer whose files are stored under their digests."""
 _SPACES = ("user.overlay.", "trusted.overlay.", "user.fuseoverlayfs.")
 _OPAQUE = frozenset(f"{space}opaque" for space in _SPACES)
 _ELSEWHERE = frozenset(f"{space}{name}" for space in _SPACES for name in ("redirect", "metacopy"))
-"""Attributes of a directory or file whose content is elsewhere."""
+"""The attributes of a directory or file whose content is elsewhere."""
 _OWNER_AND_MODE = "user.containers.override_stat"
-"""Attribute of a file whose owner and mode are stored in it (`force_mask`)."""
+"""The attribute that stores a file's owner and mode (`force_mask`)."""
 _INEXACT = Missing("unreadable", "the layer's directory does not have it as a container sees it")
 
 
@@ -48,7 +48,7 @@ class Names(NamedTuple):
 
 
 class Layer(LiveTree):
-    """The directory that one layer is unpacked into. No parent of a path is a link in it."""
+    """The unpacked directory of one layer. No parent of a path is a link in it."""
 
     directories_kept = 2  # an image has up to 127 layers
 
@@ -57,9 +57,9 @@ class Layer(LiveTree):
         self._scanned: dict[str, Union[Names, Missing]] = {}
 
     def is_exact(self) -> bool:
-        """Return whether its files are as in a container, and all attributes of overlayfs can be read.
+        """Return whether its files equal those in a container, and all attributes of overlayfs can be read.
 
-        Only root of the machine, or of the store's user namespace, reads `trusted.overlay.*`.
+        Only root of the machine, or of the store's user namespace, can read `trusted.overlay.*`.
         """
         if lexists(os.path.join(dirname(self.root), COMPOSEFS)):
             return False
@@ -106,7 +106,7 @@ class Layer(LiveTree):
 
 
 def _is_whiteout(entry: os.DirEntry[str]) -> bool:
-    """Return whether *entry* is a character device 0:0; the usual kinds are known without a look at each."""
+    """Return whether *entry* is a character device 0:0; the usual kinds are known without a stat(2) of each."""
     if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False) or entry.is_symlink():
         return False
     stat_result = entry.stat(follow_symlinks=False)
@@ -116,8 +116,8 @@ def _is_whiteout(entry: os.DirEntry[str]) -> bool:
 class OverlayTree(OpenedTree):
     """The files in *layers*, the uppermost first.
 
-    *load* returns a tree of the saved image. It is called once, at great cost, if a layer has no answer: for a file
-    that only the container's user may read, an attribute of overlayfs that is not supported here.
+    *load* returns a tree of the saved image. It is called once, at great cost, if a layer cannot answer: for a file
+    that only the container's user may read, or an attribute of overlayfs that is unsupported here.
     """
 
     def __init__(self, layers: Sequence[Layer], root: HostPath, load: Callable[[], OpenedTree]) -> None:
@@ -173,7 +173,6 @@ class OverlayTree(OpenedTree):
         return self._full_tree
 
     def _layer_of(self, path: str) -> Union[Layer, Missing]:
-        """Return the layer that provides *path*."""
         if path == "/":
             return self._layers[0]
         head, _, name = path.rpartition("/")
@@ -189,7 +188,7 @@ class OverlayTree(OpenedTree):
         return layers if isinstance(layers, Missing) else ABSENT
 
     def _layers_with(self, path: str) -> Union[tuple[Layer, ...], Missing]:
-        """Return the layers that provide names in the directory *path*, the uppermost first."""
+        """Return the layers with names in the directory *path*, the uppermost first."""
         layers = self._shown.get(path)
         if layers is None:
             parent_layers = self._layers if path == "/" else self._layers_with(dirname(path))
@@ -199,7 +198,6 @@ class OverlayTree(OpenedTree):
 
 
 def _is_unknown(result: object) -> bool:
-    """Return whether *result* is not an answer: neither facts nor absence."""
     return isinstance(result, Missing) and result is not ABSENT
 
 

@@ -1,7 +1,7 @@
-"""Answer about files that never change from what earlier commands have asked of them.
+"""Answer questions about unchanging files from the answers to earlier commands.
 
-An image in a store has an ID that stands for its content, and to open the image may take many seconds. `RememberedTree`
-opens it once something is asked that is not remembered.
+An image in a store has an ID that identifies its content, and opening the image may take many seconds.
+`RememberedTree` opens it only for a question that has no remembered answer.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from gpubind.files.facts import FileFact
 
 Answers = dict[str, dict[Any, Any]]
-"""By the name of the question and what it is about, in a form that can be stored (`packed`)."""
+"""Answers by the name of the question and its subject, in a form that can be stored (`packed`)."""
 
 BYTES_LIMIT = 128 << 10
-"""Larger texts are read again."""
+"""The limit of one answer: larger texts are read again."""
 _WHOLE_LIMIT = 4 << 20
-"""Bytes of all that is remembered of one image, about."""
+"""The approximate limit of all answers about one image, in bytes."""
 NAMES_LIMIT = 8_000
-"""Names of which the facts are remembered unasked."""
+"""The limit of names whose facts are remembered without a question."""
 _SHARED = "gpubind.formats.elf.elf"
 _KINDS = {
     **dict.fromkeys(("ElfFacts", "ElfIdent", "NotElf", "VersionNeed"), _SHARED),
@@ -40,11 +40,11 @@ _KINDS = {
     "Stat": "gpubind.model.files",
     "DlopenNames": "gpubind.formats.elf.named",
 }
-"""The modules of the frozen values that an answer is made of."""
+"""The modules of the frozen values in answers."""
 
 
 def packed(value: Any) -> Any:
-    """Return *value* in a form for `marshal`: a frozen value as a tuple with its kind, a tuple as a list."""
+    """Return *value* in a form for `marshal`: a frozen value as a tuple, with its type first; a tuple as a list."""
     if not isinstance(value, tuple):
         return value
     fields = [packed(field) for field in value]
@@ -53,7 +53,7 @@ def packed(value: Any) -> Any:
 
 
 def unpacked(value: Any) -> Any:
-    """Return the value that `packed` has made *value* of."""
+    """Return the original of *value*, which `packed` returned."""
     if isinstance(value, list):
         return tuple(map(unpacked, value))
     if not isinstance(value, tuple):
@@ -64,14 +64,14 @@ def unpacked(value: Any) -> Any:
 
 
 def size_of(value: Any) -> int:
-    """Return about how many bytes *value*, which is packed, takes."""
+    """Return the approximate size of the packed *value* in bytes."""
     if isinstance(value, (list, tuple)):
         return 8 + sum(map(size_of, value))
     return 8 + (len(value) if isinstance(value, (bytes, str)) else 0)
 
 
 class RememberedTree(Tree):
-    """The files of an image, of which *cached* is remembered. *load* opens them; *keep* gets all that is known then."""
+    """The files of an image, with answers *cached*. *load* opens the files; *keep* gets all answers at the end."""
 
     def __init__(
         self, root: HostPath, cached: Answers, load: Callable[[], Tree], keep: Callable[[Answers], None]
@@ -84,9 +84,9 @@ class RememberedTree(Tree):
         self._size = sum(size_of(value) for answers in cached.values() for value in answers.values())
 
     def close(self) -> None:
-        """Close the files, if they are open: then something new is known, and is kept."""
+        """Close the files if they are open: then there are new answers to keep."""
         if self._full_tree is not None and not self.is_closed:
-            with suppress(GpubindError, OSError):  # the answers so far are right nevertheless
+            with suppress(GpubindError, OSError):  # the answers so far stay valid
                 self._add_neighbours()
             self._keep(self._known)
             self._full_tree.close()
@@ -94,14 +94,14 @@ class RememberedTree(Tree):
 
     @property
     def full_tree(self) -> Tree:
-        """The files themselves."""
+        """Return the tree of the files themselves."""
         if self._full_tree is None:
             self._full_tree = self._load_full_tree()
         return self._full_tree
 
     @property
     def restarts(self) -> bool:  # type: ignore[override]
-        """As the attribute of the files themselves."""
+        """Return the attribute of the files themselves."""
         return bool(self._ask("restarts", "", lambda: self.full_tree.restarts))
 
     def _lstat(self, path: str) -> Union[Stat, Missing]:
@@ -126,7 +126,7 @@ class RememberedTree(Tree):
         return self._ask(fact.name, path, lambda: self.full_tree._fact(path, fact))
 
     def _asked(self, question: str, *about: Any) -> Any:
-        """Return the answer to the *question* of that name, which the files themselves answer if it is new."""
+        """Return the answer to the *question* of that name; the files themselves answer a new one."""
         return self._ask(
             question, about[0] if len(about) == 1 else about, lambda: getattr(self.full_tree, question)(*about)
         )
@@ -136,7 +136,7 @@ class RememberedTree(Tree):
         if key in answers:
             return unpacked(answers[key])
         result = answer()
-        # That this user may not look there says nothing about the image.
+        # Other answers, such as `forbidden`, depend on the user and not on the image.
         if not isinstance(result, Missing) or result.why in ("absent", "unreadable"):
             encoded = packed(result)
             size = size_of(encoded) + size_of(key)
@@ -146,7 +146,7 @@ class RememberedTree(Tree):
         return result
 
     def _add_neighbours(self) -> None:
-        """Remember also what is next to each path that was asked for: other command lines ask for it."""
+        """Remember also the siblings of each path in a question: other command lines ask for them."""
         names_left = NAMES_LIMIT
         for directory in sorted({dirname(path) for path in self._known.get("_lstat", {})}):
             stat = self._stat(directory)

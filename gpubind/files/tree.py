@@ -17,7 +17,7 @@ from gpubind.model.files import ABSENT, LOOP, noun_of
 T = TypeVar("T")
 
 _SHORTCUTS = 2
-"""Depth of links in links up to which the directory of a target is resolved as a whole, and cached."""
+"""Depth of nested links up to which the directory of a target is resolved as a whole, and cached."""
 TEXT_LIMIT = 1 << 20
 
 
@@ -37,7 +37,7 @@ class Tree:
 
     root: HostPath
     restarts = False
-    """Whether going back in a large file means to unpack all that precedes it again."""
+    """Whether going back in a large file unpacks everything before it again."""
     is_closed = False
 
     def __init__(self, root: HostPath) -> None:
@@ -49,18 +49,18 @@ class Tree:
         self.globs: dict[str, tuple[RootedPath, ...]] = {}
         """The results of `gpubind.files.glob`, by pattern."""
         self.unseen: dict[str, str] = {}
-        """Paths that could not be read and that a plan does not require, and why. A finding names each."""
+        """Paths that could not be read but that a plan does not require, with the reason. A finding names each."""
 
     def close(self) -> None:
-        """Close what is open. Any later question is a `UsageError` (code `closed`)."""
+        """Close all open files. Any later question is a `UsageError` (code `closed`)."""
         self.is_closed = True
         self._stats = self._resolved = self.globs = _Closed(self.root)
 
-    # What callers ask.
+    # The interface for callers.
 
     @property
     def lenient(self) -> Tree:
-        """This tree, with an answer (`unrecorded`) instead of an error for a path that a record does not cover."""
+        """Return this tree with the answer `unrecorded` instead of an error for a path that a record does not cover."""
         return self
 
     def real(self, path: RootedPath) -> HostPath:
@@ -103,11 +103,11 @@ class Tree:
         return stat if isinstance(stat, Missing) else ResolvedFile(resolved, stat)
 
     def has(self, path: str) -> bool:
-        """Return whether *path* surely exists, with links followed."""
+        """Return whether *path* certainly exists, with links followed."""
         return not isinstance(self.stat(path), Missing)
 
     def lacks(self, path: str) -> bool:
-        """Return whether *path* surely does not exist. A forbidden path is neither there nor absent."""
+        """Return whether *path* certainly does not exist. For a forbidden path both `has` and `lacks` are false."""
         stat = self.stat(path)
         return isinstance(stat, Missing) and stat.why == "absent"
 
@@ -142,7 +142,7 @@ class Tree:
         return answer
 
     def names(self, path: str) -> tuple[str, ...]:
-        """Return the names in directory *path*, sorted; none if it cannot be listed: `unseen` notes `OF_DEVICES`."""
+        """Return the names in directory *path*, sorted; none if it cannot be listed. `unseen` notes `OF_DEVICES`."""
         names = self.list(path)
         if not isinstance(names, Missing):
             return names
@@ -151,7 +151,7 @@ class Tree:
         return ()
 
     def has_nothing_in(self, path: str) -> bool:
-        """Return whether directory *path* is surely absent, or surely empty."""
+        """Return whether directory *path* is certainly absent or empty."""
         names = self.list(path)
         return names.why == "absent" if isinstance(names, Missing) else not names
 
@@ -176,12 +176,12 @@ class Tree:
         return data if isinstance(data, Missing) else data.decode("utf-8", "surrogateescape")
 
     def text(self, path: str) -> Optional[str]:
-        """Return the text of a small file, without blanks around it; None if it cannot be read."""
+        """Return the text of a small file, without surrounding white space; None if it cannot be read."""
         text = self.read_text(path)
         return None if isinstance(text, Missing) else text.strip()
 
     def fact(self, path: str, fact: FileFact[T]) -> Union[T, Missing]:
-        """Return the *fact* of the regular file *path*; `unreadable` if the file is damaged, or not of that kind."""
+        """Return the *fact* of the regular file *path*; `unreadable` if the file is damaged, or of another kind."""
         resolved = self._regular(path)
         if isinstance(resolved, Missing):
             return resolved
@@ -227,7 +227,6 @@ class Tree:
         raise NotImplementedError
 
     def _fact(self, path: str, fact: FileFact[Any]) -> Any:
-        """Return the *fact* of the regular file *path*, or `Missing`."""
         raise NotImplementedError
 
     def _stat(self, path: str) -> Union[Stat, Missing]:

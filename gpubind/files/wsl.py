@@ -1,8 +1,8 @@
 """Windows' driver in Linux (WSL 2): its directories, and which of the drivers that Windows keeps is in use.
 
-Windows shows the directory of each of its drivers below `/usr/lib/wsl/drivers`, also of earlier versions. NVIDIA's has
-the driver proper. `/usr/lib/wsl/lib` has the libraries that programs open: copies of files there, or loaders of them.
-Source: nvidia-container-toolkit `pkg/nvcdi/driver-wsl.go`.
+Windows shows the directory of each of its drivers below `/usr/lib/wsl/drivers`, also of earlier versions. NVIDIA's
+contains the driver proper. `/usr/lib/wsl/lib` contains the libraries that programs open: copies of files there, or
+loaders of them. Source: nvidia-container-toolkit `pkg/nvcdi/driver-wsl.go`.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from gpubind.model import Missing
 from gpubind.model.layouts import WSL_DRIVERS, WSL_LIBRARIES
 
 LIBCUDA = "libcuda.so.1.1"
-"""The file that only NVIDIA's stores have."""
+"""A file that only NVIDIA's stores contain."""
 NVIDIA_STORE_PREFIX = "nv"
-"""How the names of NVIDIA's stores begin (nv_dispi.inf_amd64_..., nvmdi...): Windows has hundreds of others."""
+"""The prefix of the names of NVIDIA's stores (nv_dispi.inf_amd64_..., nvmdi...). Windows has hundreds of others."""
 
 
 class Stores(NamedTuple):
-    """The directories of NVIDIA's drivers that Windows has."""
+    """The directories of the NVIDIA drivers that Windows keeps."""
 
     in_use: tuple[str, ...] = ()
-    """One; several only where nothing tells them apart."""
+    """One; several only if they cannot be distinguished."""
     others: tuple[str, ...] = ()
 
 
 def driver_stores(tree: Tree) -> Stores:
-    """Return the directory of NVIDIA's driver that is in use, and those of others.
+    """Return the directory of NVIDIA's driver in use, and those of the others.
 
-    In use is the one with the most files of the same name and size in /usr/lib/wsl/lib. NVIDIA's own tools ask Windows.
+    The driver in use has the most files of equal name and size in /usr/lib/wsl/lib. NVIDIA's own tools ask Windows.
     """
     names = tree.names(WSL_DRIVERS)
     nvidia_names = [name for name in names if name.startswith(NVIDIA_STORE_PREFIX)]

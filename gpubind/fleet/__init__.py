@@ -1,1 +1,1 @@
-"""Ask many nodes at once, over Slurm or ClusterShell: `ask.ask`. A node answers with one line of JSON."""
+"""Query many nodes at once, over Slurm or ClusterShell: `ask.query_nodes`. A node answers with one line of JSON."""

@@ -1,4 +1,4 @@
-"""The command that nodes run, and what they print: a line of JSON from each, whatever else is printed around it."""
+"""The command that nodes run, and its output: a line of JSON from each, among any other output."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from gpubind.frozen import NamedTuple
 from gpubind.machine import system
 
 ANSWER_LIMIT = 8 << 20
-"""Bytes of one answer; a record has up to 300 KB."""
+"""The limit of one answer, in bytes; a record has up to 300 KB."""
 HELD_LIMIT = 512 << 20
-"""Bytes of all answers that are not complete."""
+"""The limit of all incomplete answers, in bytes."""
 NOISE_LIMIT = 64 << 10
-"""Bytes that a node may print before its answer."""
+"""The limit of a node's output before its answer, in bytes."""
 _EXCERPT = 100
-"""Characters of a text in the reason why there is no answer."""
+"""The limit of a quoted text, in characters."""
 _ERROR_LIMIT = 4096
-"""Bytes of standard error that are kept: the last."""
+"""The number of last bytes of standard error that are kept."""
 _NOT_FOUND = 127
 _KILL_AFTER_S = 5
 _STATUS = re.compile(rb"[0-9]{1,3}")
 _KILLED_STATUSES = (137, 143)
-"""Of a shell, for SIGKILL and SIGTERM."""
+"""The exit status of a shell for SIGKILL and SIGTERM."""
 _MOST = 255
 """The greatest exit status of a program."""
 _UNREACHABLE = 255
 """The exit status of ssh for its own errors. Source: ssh(1)."""
 
-# A login shell may be any: nothing in here is special between single quotes, `%` is ClusterShell's. The GPUs of a node
-# are asked for, and not those of a job.
+# For any login shell: no character is special between single quotes; `%` is special to ClusterShell. The variables of a
+# job are unset, so that all GPUs of the node are planned.
 _ANSWER = (
     f"unset {' '.join(GPU_VARIABLES)}; "
     '{ echo "{\\"fleet\\":\\"$0\\",\\"node\\":\\"${SLURMD_NODENAME:-$(uname -n)}\\",\\"document\\":"; '
@@ -47,11 +47,11 @@ _BOOTSTRAP = (
 
 Engine = Literal["slurm", "clustershell"]
 Reader = Callable[[bytes], tuple[Optional[dict[str, Any]], Result]]
-"""Reads what gpubind has printed on a node. Errors: `FormatError`, `ValueError`."""
+"""Parses the output of gpubind on a node. Errors: `FormatError`, `ValueError`."""
 
 
 class FleetRequest(NamedTuple):
-    """What is asked of which nodes, and how."""
+    """The nodes, their command, and how it is run."""
 
     nodes: tuple[str, ...]
     args: tuple[str, ...]
@@ -59,27 +59,27 @@ class FleetRequest(NamedTuple):
     engine: Engine
     timeout_s: int
     fanout: Optional[int]
-    """How many nodes are asked at once; None is the engine's own number."""
+    """The number of nodes queried at once; None: the engine's own number."""
     sends_gpubind: bool
-    """Whether nodes have no gpubind, and are sent this one."""
+    """Whether this gpubind is sent to the nodes."""
 
 
 class EngineCommand(NamedTuple):
-    """What an engine starts."""
+    """A command for an engine to run on the nodes."""
 
     request: FleetRequest
     argv: tuple[str, ...]
     """The command that each node runs."""
     program: Optional[str]
-    """The file that each reads from standard input: gpubind as one file."""
+    """The standard input of each node: gpubind as one file."""
 
 
 def command_on_nodes(args: Iterable[str], nonce: str, timeout_s: int, *, is_sent: bool) -> tuple[str, ...]:
     """Return the command that runs gpubind with *args* on a node, and prints its answer as one line.
 
-    The line begins and ends with *nonce*, which nothing else that runs there knows. Soon after *timeout_s*, when it is
-    no longer waited for, it ends there, too. *is_sent*: gpubind comes by standard input, and lies in a private
-    directory as long as it runs.
+    The line begins and ends with *nonce*, which no other output there contains. The command ends soon after
+    *timeout_s*, when its answer is no longer awaited. *is_sent*: gpubind comes by standard input, into a private
+    directory that is removed at the end.
     """
     program = 'python3 "$d/gpubind.pyz"' if is_sent else "gpubind"
     script = (
@@ -91,13 +91,11 @@ def command_on_nodes(args: Iterable[str], nonce: str, timeout_s: int, *, is_sent
 
 
 def new_nonce() -> str:
-    """Return a word that has not been used before."""
+    """Return a random word."""
     return system.random_name()
 
 
 class _Output:
-    """What a node has printed so far."""
-
     __slots__ = ("error", "has_begun", "is_named", "is_whole", "rest", "text")
 
     def __init__(self) -> None:
@@ -106,13 +104,13 @@ class _Output:
         self.has_begun = False
         self.is_named = False
         self.is_whole = False
-        """Whether all of the answer has been printed; what follows is not kept."""
+        """Whether the answer is complete; later output is not kept."""
         self.rest = 0
-        """Bytes of what follows."""
+        """The number of bytes after the answer."""
 
 
 class AnswerCollector:
-    """Makes an answer of what each node prints. Each node has one: the first that is complete."""
+    """Parses the output of each node to one answer: the first that is complete."""
 
     def __init__(
         self,
@@ -136,16 +134,16 @@ class AnswerCollector:
         return tuple(self._outputs)
 
     def reset(self, nodes: Iterable[str]) -> None:
-        """Forget what *nodes* have printed, before they are asked again."""
+        """Discard the output of *nodes*, before their command is run again."""
         for node in nodes:
             if node in self._outputs:
                 self._held -= len(self._outputs[node].text)
                 self._outputs[node] = _Output()
 
     def receive(self, node: str, is_error: bool, chunk: bytes, *, is_named: bool = False) -> bool:
-        """Receive a *chunk* that *node* has printed; return whether to go on reading from it.
+        """Process a *chunk* of output of *node*; return whether to go on reading from it.
 
-        *is_named*: the node knows the name by which it is called here, and its answer has to have it.
+        *is_named*: the node knows its name in this request, and its answer must contain it.
         """
         output = self._outputs.get(node)
         if output is None:
@@ -168,14 +166,14 @@ class AnswerCollector:
         elif output.has_begun and output.text.find(self._end, start) >= 0:
             output.is_whole = True
             answer = self._complete(node, output)
-            # Its standard error, which says why a program failed, may come later than the answer. And a step that ends
-            # early kills gpubind before the shell that says so: the node may be asked again.
+            # The standard error of a failed program may come later than its answer. A step that ends early kills
+            # gpubind before the shell that reports it: the node may be queried again.
             if not (answer.status in ("crashed", "failed") or (is_named and answer.exit in _KILLED_STATUSES)):
                 self._finish(answer)
         return node in self._outputs
 
     def finish_node(self, node: str, status: Optional[int], why: str = "", kind: Optional[Status] = None) -> None:
-        """End *node*, whose command ended with *status*; *why* there is no answer, if that is known."""
+        """End *node*, whose command ended with *status*; *why* there is no answer, if known."""
         output = self._outputs.get(node)
         if output is None:
             return
@@ -195,11 +193,11 @@ class AnswerCollector:
         self._on_answer(answer)
 
     def _excerpt(self, text: bytearray) -> str:
-        """Return what a node prints, without the beginning of its answer."""
+        """Return the start of *text* after the head of the node's answer, if that is in it."""
         return _excerpt(text[text.find(self._document) + len(self._document) :] if self._begin in text else text)
 
     def _complete(self, node: str, output: _Output) -> NodeAnswer:
-        # Each part is looked for once: a node may print a beginning a hundred thousand times.
+        # Each part is searched for once: a node may print the beginning a hundred thousand times.
         begun = bytes(output.text).partition(self._begin)[2].partition(self._end)[0]
         name, _, payload = begun.partition(self._document)
         body, _, last = payload.rpartition(b',"exit":')
@@ -240,12 +238,11 @@ def _crash_reason(status: int, error: bytes) -> str:
 
 
 def _error_line(error: bytes) -> str:
-    """Return the first line of *error* that says that it is one; else the last line."""
+    """Return the first line of *error* that begins with `error:`; else the last line."""
     return _error_of(error) or next(reversed(_lines(error)), "")[: 2 * _EXCERPT]
 
 
 def _error_of(error: bytes) -> str:
-    """Return the first line of *error* that says that it is one, if any."""
     return next((line for line in _lines(error) if line.startswith("error:")), "")[: 2 * _EXCERPT]
 
 

@@ -1,4 +1,4 @@
-"""Ask nodes, by one of two engines."""
+"""Query nodes through one of two engines."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def query_nodes(
     on_answer: Callable[[NodeAnswer], None],
     reader: Reader = read_document,
 ) -> None:
-    """Give the answer of each node to *on_answer*, once, as they come. *reader* reads what gpubind prints there.
+    """Pass each node's answer to *on_answer*, once, as the answers arrive. *reader* parses the output of gpubind there.
 
-    What is interrupted, or asked to end, gives the answers of the other nodes, too, and then `KeyboardInterrupt`: the
-    engine's programs are in other sessions, where no signal of a terminal reaches them.
+    On an interrupt or SIGTERM the other nodes get an answer too, before `KeyboardInterrupt` is raised: the engine's
+    programs are in other sessions, which a terminal's signals do not reach.
     Errors: `UsageError` (code `not-one-file`), `RuntimeLimitError` (code `no-engine`).
     """
     nonce = new_nonce()
@@ -60,7 +60,7 @@ def query_nodes(
 
 
 def _interrupt_on_signals() -> None:
-    """Let the signals that ask a program to end interrupt it, unless the caller ignores them, as nohup does."""
+    """Let SIGTERM and SIGHUP interrupt this process, unless the caller ignores them, as nohup does."""
     import signal
 
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -75,9 +75,9 @@ def _end_waiting(listener: AnswerCollector, why: str) -> None:
 
 @contextmanager
 def _bootstrap_file(request: FleetRequest) -> Iterator[Optional[str]]:
-    """Yield the file that nodes are sent, if any: the sources of this one, an eighth of it.
+    """Yield the file that is sent to nodes, if any: the sources in gpubind.pyz, an eighth of its size.
 
-    To compile them takes a node less time than to send the byte code takes the machine that sends it to all.
+    Compiling them takes a node less time than sending the byte code to all nodes takes this machine.
     """
     if not request.sends_gpubind:
         yield None
@@ -94,7 +94,7 @@ def _bootstrap_file(request: FleetRequest) -> Iterator[Optional[str]]:
 
 
 def _running_zipapp() -> str:
-    """Return the one file that this gpubind is. Errors: `UsageError` (code `not-one-file`)."""
+    """Return the path of the running gpubind.pyz. Errors: `UsageError` (code `not-one-file`)."""
     archive: Optional[str] = getattr(globals().get("__loader__"), "archive", None)
     if archive is None or not is_file(archive):
         hint = "start gpubind.pyz, which `make dist` makes, or install gpubind on the nodes"

@@ -1,6 +1,6 @@
-"""Ask nodes by ClusterShell: by the worker that its configuration names, which is ssh unless a site says otherwise.
+"""Query nodes through ClusterShell, with the worker of its configuration: ssh by default.
 
-What a node prints is read in chunks, and not by lines: a line without an end would be kept in memory.
+The output of a node is read in chunks, not in lines: an endless line would fill the memory.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from gpubind.fleet.answers import AnswerCollector, EngineCommand
 from gpubind.machine import system
 
 WORKERS = ("ssh", "rsh", "exec")
-"""Those that start a program for each node; others start one for many nodes."""
+"""The workers that start a program for each node; others start one for many nodes."""
 
 
 def ask_clustershell(call: EngineCommand, listener: AnswerCollector) -> None:
-    """Ask the nodes of *call*, and give what they print to *listener*.
+    """Query the nodes of *call*, and pass their output to *listener*.
 
     Errors: `RuntimeLimitError` (code `no-engine`).
     """
@@ -27,7 +27,7 @@ def ask_clustershell(call: EngineCommand, listener: AnswerCollector) -> None:
     from ClusterShell.NodeSet import NodeSet
     from ClusterShell.Task import task_self
 
-    # It logs a node that does not read what it is sent, by the name of a Python object; the node's row says why.
+    # It logs a node that does not read its input under the name of a Python object; the node's row has the reason.
     getLogger("ClusterShell").addHandler(NullHandler())
     task = task_self()
     worker_name = task.default("distant_workername")

@@ -1,4 +1,4 @@
-"""Sets of nodes, as ClusterShell writes them: `gpu[001-256]`, `@rack3`."""
+"""Sets of nodes in ClusterShell's syntax: `gpu[001-256]`, `@rack3`."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from gpubind.machine.trust import acts_as_root, is_trusted_path, trusted_environ
 from gpubind.model import shorten_list
 
 _CONFIG_VARIABLES = frozenset(("CLUSTERSHELL_CFGDIR", "XDG_CONFIG_HOME", "HOME"))
-"""Where ClusterShell looks for its configuration."""
+"""The variables that locate ClusterShell's configuration."""
 _NODES_LIMIT = 100_000
 _SET_LIMIT = 200
-"""Characters of a set in a sentence."""
+"""The limit of a set in a sentence, in characters."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,252}")
-"""A name that no shell, no option and no path of a file reads as something else."""
+"""A name without a special meaning in a shell, as an option or in a path."""
 _RANGE = re.compile(r"(\d+)-(\d+)")
 _HINT = "such as `node[001-064,070]`, or `@group` of ClusterShell's configuration"
 
 
 def parse_nodes(text: str) -> tuple[str, ...]:
-    """Return the names of the nodes in the set *text*, in their order.
+    """Return the names of the nodes in the set *text*, in its order.
 
     Errors: `UsageError` (code `bad-nodes`), `HostReadError` (code `missing-package`), `RuntimeLimitError` (code
     `no-engine`) for a damaged configuration of ClusterShell.
@@ -69,11 +69,11 @@ def fold_nodes(nodes: Iterable[str]) -> str:
     return str(NodeSet.fromlist(nodes))
 
 
-@lru_cache(maxsize=16)  # a document names a group several times, and 10,000 names of three numbers take 7 s
+@lru_cache(maxsize=16)  # documents repeat groups, and 10,000 names with three numbers take 7 s
 def fold_hosts(names: tuple[str, ...]) -> str:
-    """Return *names* of hosts, which anyone may have chosen, as one set; as `named` where they make no short one.
+    """Return *names* of hosts, which may be arbitrary texts, as one set; as `shorten_list` if there is no short set.
 
-    That is so without ClusterShell, and for a name that is none of a node, such as the path of a file.
+    There is none without ClusterShell, or if a name cannot be a node's, such as the path of a file.
     """
     if len(names) < 2 or not all(map(_NAME.fullmatch, names)):
         return shorten_list(names)
@@ -98,9 +98,9 @@ def _need_clustershell() -> None:
 
 
 def _remove_untrusted_variables() -> None:
-    """Remove from the environment the places that others can change, if this is root.
+    """For root, remove the paths that others can change from the environment.
 
-    ClusterShell runs programs of PATH, and the commands for groups that its configuration names.
+    ClusterShell runs programs in PATH, and the commands for groups in its configuration.
     """
     if not acts_as_root():
         return

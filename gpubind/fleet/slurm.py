@@ -1,9 +1,9 @@
-"""Ask nodes by `srun`: one task a node, in the caller's allocation or one of gpubind's own.
+"""Query nodes through `srun`: one task a node, in the caller's allocation or one of gpubind's own.
 
-A step in which one node cannot be reached is aborted on all others. So it is started again without that node, in the
-same allocation: a new one would wait for Slurm to clean up. Seen with Slurm 22.05.
+If one node of a step cannot be reached, Slurm aborts the step on all others. So it is started again without that node,
+in the same allocation: a new one would wait for Slurm to clean up. Seen with Slurm 22.05.
 
-The allocation is that of a shell whose input is a pipe of this process: it ends with this process, whatever ends it.
+The allocation is that of a shell whose input is a pipe of this process: it ends with this process in any case.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from gpubind.machine.programs import run_captured, run_streaming
 
 _ASK_S = 30.0
 _END_S = 10.0
-"""How long Slurm's programs may take to end what they have started."""
+"""The time for Slurm's programs to end their processes."""
 _LAUNCH_FAILED = re.compile(r"Task launch for \S+ failed on node (\S+): (.*)")
 _LABELLED = re.compile(rb" *([0-9]+): ?(.*)", re.DOTALL)
 _LINE_LIMIT = 1 << 20
 _LIST_LIMIT = 120_000
-"""Bytes of the list of nodes of one step. Source: Linux, MAX_ARG_STRLEN."""
+"""The limit of the list of nodes of one step, in bytes. Source: Linux, MAX_ARG_STRLEN."""
 _UNUSABLE = ("down", "drain", "fail", "error", "unknown", "powered_down", "powering_down", "reboot", "inval", "future")
-"""The beginnings of states in which a node starts nothing. Source: sinfo(1), NODE STATE CODES."""
+"""The prefixes of states in which a node starts nothing. Source: sinfo(1), NODE STATE CODES."""
 _ALLOCATED = "allocated"
 _COMPLETING = "completing"
-"""Of a node where a job has ended, and its processes or an epilog still run: Slurm gives no part of it."""
+"""The state of a node where processes or an epilog of an ended job still run: Slurm allocates no part of it."""
 _COMPLETE_S = 5
-"""How long nodes in that state are waited for. Most epilogs take less."""
+"""The wait for nodes in that state. Most epilogs take less."""
 _READY = (("idle", "mixed"), ("idle",))
-"""The beginnings of states of nodes that are asked for again after Slurm has given no allocation, in each try."""
+"""For each further try after a refused allocation, the prefixes of the states of the nodes requested again."""
 _OTHERWISE = "ask by --engine clustershell"
 _UNEXPORTED_PREFIXES = ("SLURM_HOSTFILE", "GPUBIND_")
-"""srun reads the first, and exports all others to the nodes, where gpubind would read the second."""
+"""srun reads the first itself, and exports the second to the nodes, where gpubind would read them."""
 
 
 def ask_slurm(call: EngineCommand, listener: AnswerCollector) -> None:
-    """Ask the nodes of *call*, and give what they print to *listener*.
+    """Query the nodes of *call*, and pass their output to *listener*.
 
     Errors: `RuntimeLimitError` (code `no-engine`).
     """
@@ -110,7 +110,7 @@ def _require_program(name: str, environ: Mapping[str, str]) -> str:
 
 
 def _states(sinfo: str, nodes: Sequence[str], environ: Mapping[str, str]) -> Optional[dict[str, tuple[str, str]]]:
-    """Return the state of each of *nodes* that Slurm knows, and the reason for it; None if Slurm cannot say."""
+    """Return the state of each known node, and its reason; None if Slurm cannot report them."""
     if not nodes:
         return None
     argv = (sinfo, "--noheader", "--Node", "--nodes", fold_nodes(nodes), "--format", "%N|%T|%E")
@@ -125,7 +125,7 @@ def _states(sinfo: str, nodes: Sequence[str], environ: Mapping[str, str]) -> Opt
 def _unusable_nodes(
     nodes: Sequence[str], states: Optional[Mapping[str, tuple[str, str]]], *, may_be_full: bool
 ) -> Iterator[tuple[str, str]]:
-    """Yield each of *nodes* on which Slurm starts nothing, with the reason. What Slurm cannot say is tried."""
+    """Yield each of *nodes* on which Slurm starts nothing, with the reason. Without *states* all nodes are tried."""
     if states is None:
         return
     for node in nodes:
@@ -146,7 +146,7 @@ def _within_allocation(
     work: Callable[[str], None],
     wait_s: int,
 ) -> Optional[str]:
-    """Call *work* with the job of an allocation of *nodes*; return why Slurm gives none in *wait_s*, if so.
+    """Call *work* with the job of an allocation of *nodes*; return why Slurm gives none in *wait_s*, else None.
 
     Errors: those of *work*.
     """
@@ -195,7 +195,7 @@ def _ask_batch(
     job: str,
     environ: Mapping[str, str],
 ) -> None:
-    """Ask *nodes* within *job*, again without those that a step does not reach: each has an answer, or a reason."""
+    """Query *nodes* within *job*, and again without unreached ones, until each has an answer or a reason."""
     deadline = time.monotonic() + call.request.timeout_s
     batch_nodes = set(nodes)
     while waiting := [node for node in listener.waiting if node in batch_nodes]:
@@ -224,14 +224,12 @@ def _ask_batch(
 
 
 class _SrunStep:
-    """One `srun`, whose task N runs on the Nth node."""
-
     def __init__(self, nodes: Sequence[str], listener: AnswerCollector) -> None:
         self.nodes = nodes
         self.unreached: dict[str, str] = {}
         """The nodes on which nothing was started, with the reason."""
         self.errors: list[str] = []
-        """What srun itself says."""
+        """The errors of srun itself."""
         self._listener = listener
         self._rest = {False: b"", True: b""}
 
@@ -240,7 +238,7 @@ class _SrunStep:
         number = len(self.nodes)
         argv = (
             *(srun, f"--jobid={job}", "--overlap", f"--ntasks={number}", "--ntasks-per-node=1"),
-            # In the order of the list, so that the number of a task says which node it is on.
+            # In the order of the list, so that the number of a task identifies its node.
             *("--distribution=arbitrary", f"--nodelist={','.join(self.nodes)}", "--label", "--no-kill"),
             *("--kill-on-bad-exit=0", "--wait=0", "--mpi=none", "--cpu-bind=none", "--job-name=gpubind"),
             *(f"--input={'none' if call.program is None else 'all'}", *call.argv),
@@ -255,7 +253,7 @@ class _SrunStep:
             match = _LABELLED.fullmatch(line)
             number = int(match.group(1)[:9]) if match is not None else len(self.nodes)
             if match is not None and number < len(self.nodes):
-                # srun breaks long lines; there is no line end in an answer.
+                # srun breaks long lines; an answer contains no line end.
                 text = match.group(2) + (b"\n" if is_error else b"")
                 self._listener.receive(self.nodes[number], is_error, text, is_named=True)
             elif is_error:
@@ -270,6 +268,6 @@ class _SrunStep:
 
 
 def _last_error(lines: Sequence[str]) -> str:
-    """Return the last of *lines* that is an error of Slurm's, without the name of its program."""
+    """Return the last of *lines* that is an error of Slurm's, without the program's name."""
     last: Optional[str] = next((line for line in reversed(lines) if "error: " in line), lines[-1] if lines else None)
     return (last or "").rpartition("error: ")[2].strip()

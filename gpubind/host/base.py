@@ -1,4 +1,4 @@
-"""The questions that every host answers, live or recorded."""
+"""The interface of every host, live or recorded."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _AnyHost = TypeVar("_AnyHost")
 MPS_PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
 ROCM_PATH = "ROCM_PATH"
 LIBRARY_PATH = "LD_LIBRARY_PATH"
-"""What modules of a cluster set, too: it is asked for a driver that is nowhere else."""
+"""A variable that a cluster's modules also set: it is searched only for a driver that is nowhere else."""
 GPUDIRECT_VARIABLES = ("NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_MOFED")
 """Each requests the devices and files of one kind of GPUDirect. Source: nvidia-container-toolkit."""
 MIG_VARIABLES = ("NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_MIG_MONITOR_DEVICES")
 """Each, with the value `all`, requests the right to configure or to monitor MIG. Source: as above."""
 KFD_NODES = 16
-"""Number of nodes of KFD's topology, with the processors, that a variable may be about."""
+"""The number of nodes of KFD's topology, processors included, that have a variable."""
 HSA_VARIABLES = (
     "HSA_OVERRIDE_GFX_VERSION",
     *(f"HSA_OVERRIDE_GFX_VERSION_{number}" for number in range(KFD_NODES)),
     "HSA_XNACK",
 )
-"""Variables that change which code ROCm takes for a GPU's."""
+"""Variables that change which code ROCm selects for a GPU."""
 VIDEO_VARIABLES = ("LIBVA_DRIVER_NAME", "LIBVA_DRIVERS_PATH")
 """Variables that change which driver libva loads, and from which directories."""
 REQUIRE_JETPACK = "NVIDIA_REQUIRE_JETPACK"
@@ -47,10 +47,10 @@ PLAN_VARIABLES = (
     ROCM_PATH,
     *GPU_VARIABLES,
 )
-"""The variables that a plan or a rule reads; hosts and records have no others."""
+"""The variables that a plan or a rule reads; hosts and records contain no others."""
 
 SEARCHED = ("PATH", LIBRARY_PATH)
-"""Those with paths in which a host is searched: a record has its own."""
+"""The variables with search paths of a host: a record has its own."""
 
 LIST_FILES = tuple(row.list_name for row in VENDOR_ROWS.values())
 _SHIPPED_LABEL = "etc/{name}"
@@ -77,7 +77,7 @@ class Identity(NamedTuple):
 
 
 class RunResult(NamedTuple):
-    """The answer of a program."""
+    """The result of a program."""
 
     status: int
     stdout: str
@@ -88,22 +88,22 @@ class ListFile(NamedTuple):
     """A list file in force."""
 
     label: str
-    """Where it is from, without a name of a user."""
+    """Its origin, without a user's name."""
     data: bytes
     shipped: bool
-    """Whether it is gpubind's, which may be completed; any other list is used as it is."""
+    """Whether it is gpubind's own, which may be completed; any other list is used unchanged."""
 
 
 class Untrusted(NamedTuple):
-    """A path of root's command that users other than root could change, or that not everybody may read."""
+    """A path of root's command that other users could change, or that not everybody may read."""
 
     kind: Literal["file", "cache", "programs", "variable", "named"]
-    """Its use. `named` is used, since root named it with an option; all other kinds are ignored."""
+    """Its use. A `named` path is used, since root named it with an option; all others are ignored."""
     path: str
     part: str
-    """The directory, link or file on the way to it that others could change or may not read."""
+    """The directory, link or file on the way to it that others can change or must not read."""
     variable: str = ""
-    """Its variable, for the kind `variable`."""
+    """The variable of a path of the kind `variable`."""
     is_secret: bool = False
     """Whether others may not read it, instead of being able to change it."""
 
@@ -126,9 +126,9 @@ class Host:
     task: Optional[Mapping[str, str]] = None
     """The environment of the task of the plan, if given."""
     hostname: Optional[str] = None
-    """The name of the machine, if it is known."""
+    """The name of the machine; None if it is unknown."""
     assumes_dev_root = False
-    """Whether /dev, /proc and /sys are the running system's only because the driver root has no driver's nodes."""
+    """Whether /dev, /proc and /sys are the running system's because the driver root has no driver nodes."""
 
     def __repr__(self) -> str:
         roots = {"driver root": self.driver.root, "dev root": self.dev.root}
@@ -148,7 +148,7 @@ class Host:
         self.close()
 
     def close(self) -> None:
-        """Close the directories of this machine that are open. Any later question is an error."""
+        """Close the open directories of this machine. Any later question is an error."""
         for tree in (self.driver, self.dev, self.local):
             if tree is not None:
                 tree.close()
@@ -163,25 +163,25 @@ class Host:
         return self.environ.get(name, "")
 
     def copy(self: _AnyHost) -> _AnyHost:
-        """Return this host, to be changed."""
+        """Return a copy of this host, to be changed."""
         clone = object.__new__(type(self))  # the module `copy` loads `weakref`
         clone.__dict__.update(self.__dict__)
         return clone
 
     @property
     def lenient(self) -> Host:
-        """This host, with lenient trees: see `Tree.lenient`."""
+        """Return this host with lenient trees: see `Tree.lenient`."""
         host = self.copy()
         host.driver, host.dev = self.driver.lenient, self.dev.lenient
         return host
 
     def as_user(self, name: str) -> Host:
-        """Return this host as the user *name* may open its files and nodes. Errors: `UsageError`."""
+        """Return this host with the rights of the user *name*. Errors: `UsageError` (code `unknown-user`)."""
         why = "a record holds no users"
         raise UsageError("unknown-user", f"unknown user `{name}`", why=why, hint="ask on the host itself")
 
     def user_name(self, uid: int) -> Optional[str]:
-        """Return the name of the user *uid*; None if it is not known, as in a record."""
+        """Return the name of the user *uid*; None if it is unknown, as in a record."""
         return None
 
     def liblist(self, name: str) -> ListFile:
@@ -191,28 +191,28 @@ class Host:
     def untrusted(self, below: Iterable[str] = (), files: Iterable[str] = ()) -> tuple[Untrusted, ...]:
         """Return the paths that root's command ignores, or uses although others could change them.
 
-        *below*: paths inside this host's roots, *files*: real paths, that options name.
+        *below*: paths inside this host's roots, *files*: real paths; options name both.
         """
         return ()
 
     def distrusted(self, variable: str, path: str) -> Optional[Untrusted]:
-        """Return why root's command ignores *path* inside the driver root, of *variable*; None if it does not."""
+        """Return why root's command ignores *path* inside the driver root, named by *variable*; None if it does not."""
         return None
 
     def granted(self, node: Stat) -> str:
-        """Return the rights to a device node that its mode and access control list give the user: as `access`."""
+        """Return the user's rights to a device node by its mode and access control list, in the form of `access`."""
         bits = 6 if self.identity.euid == 0 else node.permission_bits(*self.identity)
         return ("r" if bits & 4 else "") + ("w" if bits & 2 else "") or "none"
 
     def access(self, node: ResolvedFile) -> str:
         """Return the user's rights to a device node of `dev`: `rw`, `r`, `w` or `none`.
 
-        Of this process the kernel knows them, with its device cgroups. A record describes a host without a job.
+        For this process the kernel is queried, which includes device cgroups. A record describes a host without a job.
         """
         return self.granted(node.stat)
 
     def run(self, argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:
-        """Run a helper program of the standard directories; Missing if that is not possible or not safe."""
+        """Run a helper program from the standard directories; Missing if that is not possible or not safe."""
         raise NotImplementedError
 
 
@@ -222,7 +222,7 @@ def shipped_liblist(name: str) -> ListFile:
 
 
 def dev_root_assumed(host: Host) -> Iterator[Finding]:
-    """Yield a finding for a driver root without nodes, where the caller names no dev root."""
+    """Yield a finding for a driver root without nodes if the caller named no dev root."""
     if host.assumes_dev_root:
         yield finding("dev-root-assumed", subject=host.driver.root, where=f"{host.driver.root.rstrip('/')}/dev")
 
@@ -242,7 +242,7 @@ def trust_finding(untrusted: Untrusted) -> Finding:
 
 
 def not_looked_at(host: Host, image: Optional[Tree] = None) -> Iterator[Finding]:
-    """Yield a finding for each path of *host* and *image* that could not be read and that a plan does not require."""
+    """Yield a finding for each path of *host* and *image* that could not be read but that a plan can do without."""
     trees = (("host", host.driver), ("host", host.dev), ("image", image))
     unseen = {(of, path): why for of, tree in trees if tree is not None for path, why in sorted(tree.unseen.items())}
     for (of, path), why in unseen.items():

@@ -1,4 +1,4 @@
-"""Find the files of a user or a site for gpubind on this machine, and the paths that root's command ignores."""
+"""Find the gpubind files of a user or a site on this machine, and the paths that root's command ignores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIST_LIMIT = 1 << 20
 
 
 def xdg_directory(environ: Mapping[str, str], variable: str, below_home: str) -> str:
-    """Return gpubind's directory below `$XDG_...`, else below the home; empty if the environment has neither.
+    """Return gpubind's directory below `$XDG_...`, else below the home; empty if neither variable is set.
 
     Source: XDG Base Directory Specification; relative values are ignored.
     """
@@ -45,16 +45,16 @@ PATH_VARIABLES = {
     "GPUBIND_CDI_DIR": True,
     ROCM_PATH: True,
 }
-"""The variables that name inputs of a plan, and whether their paths are inside the host's roots."""
+"""The variables that name inputs of a plan, with whether their paths are inside the host's roots."""
 _LISTS = ("GPUBIND_LIBRARY_PATH", "GPUBIND_CDI_DIR")
-"""Those with several paths, separated by white space."""
+"""The variables with several paths, separated by white space."""
 
 
 def untrusted_variables(environ: Mapping[str, str], *roots: str) -> Iterator[Untrusted]:
     """Yield the paths in `PATH_VARIABLES` that root's command ignores. *roots*: the driver root and the dev root.
 
-    By `sudo -E` and `env_keep` root's command has the variables of its caller. Others must not be able to change what
-    they name, and must be able to read it: the answer quotes it.
+    With `sudo -E` and `env_keep` root's command gets the variables of its caller. Others must be unable to change the
+    named files, and able to read them: the answer quotes them.
     """
     values = {name: environ.get(name, "") for name in PATH_VARIABLES}
     paths = [(n, path) for n, value in values.items() for path in (value.split() if n in _LISTS else [value]) if path]
@@ -67,7 +67,7 @@ def untrusted_variables(environ: Mapping[str, str], *roots: str) -> Iterator[Unt
 
 
 def distrusted(variable: str, path: str, root: str) -> Optional[Untrusted]:
-    """Return why root's command ignores *path* below *root*, which *variable* names; None if it does not."""
+    """Return why root's command ignores *path* below *root*, named by *variable*; None if it does not."""
     root = root.rstrip("/")
     changed = writable_by_others(_absolute(path), root, within=True)
     hidden = unreadable_by_others(_absolute(path), root)
@@ -79,9 +79,9 @@ def distrusted(variable: str, path: str, root: str) -> Optional[Untrusted]:
 def untrusted(
     environ: Mapping[str, str], roots: Iterable[str], below: Iterable[str], files: Iterable[str]
 ) -> Iterator[Untrusted]:
-    """Yield the paths by HOME, XDG_*, TMPDIR and PATH that root's command ignores, since others could change them.
+    """Yield the paths in HOME, XDG_*, TMPDIR and PATH that root's command ignores, since others could change them.
 
-    Then those that it uses because options name them: *roots*, the paths *below* them, and *files*.
+    Then yield such paths that it uses because options name them: *roots*, the paths *below* them, and *files*.
     """
     if not acts_as_root():
         return
@@ -106,7 +106,7 @@ def _absolute(path: str) -> str:
 
 
 def active_list_file(name: str, environ: Optional[Mapping[str, str]] = None) -> Optional[ListFile]:
-    """Return the user's list file *name*, else the site's; None if there is none that may be used.
+    """Return the user's list file *name*, else the site's; None if neither may be used.
 
     Errors: `HostReadError` (code `unreadable-file`) for one that cannot be read, or is too large.
     """

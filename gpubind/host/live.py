@@ -1,4 +1,4 @@
-"""This machine as a host, also as another user sees it."""
+"""This machine as a host, also with the rights of another user."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from gpubind.model import Missing, ResolvedFile
 from gpubind.model.layouts import DXG
 
 _DRIVER_NODES = ("/dev/nvidiactl", "/dev/nvmap", "/dev/kfd", DXG)
-"""Each driver has one of them, with whatever GPUs."""
+"""Each driver has one of these nodes, whatever the GPUs."""
 
 
 class LiveHost(Host):
     """This machine, with its driver below *root* and its devices below *dev_root*.
 
-    Without *dev_root*: *root* if it has one of `_DRIVER_NODES`, else `/`. *environ* is that of the task of the plan,
-    if it is not this process's. Errors: `HostReadError` for a root that is not a directory.
+    The default of *dev_root* is *root* if it has one of `_DRIVER_NODES`, else `/`. *environ* is the environment of the
+    plan's task, if it is not this process's. Errors: `HostReadError` for a root that is not a directory.
     """
 
     def __init__(
@@ -83,20 +83,20 @@ class LiveHost(Host):
 
     def access(self, node: ResolvedFile) -> str:
         if self.identity.euid != system.effective_user():
-            return super().access(node)  # the kernel cannot be asked for another user
+            return super().access(node)  # the kernel answers only for this process
         # access(2) respects the device cgroup (fs/namei.c inode_permission), and opens nothing.
         path = self.dev.real(node.path)
         rights = (("rw", os.R_OK | os.W_OK), ("r", os.R_OK), ("w", os.W_OK))
         return next((name for name, mode in rights if has_access(path, mode, effective=True)), "none")
 
     def run(self, argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:
-        from gpubind.host.programs import run_program  # only a host whose sources ask a program needs it
+        from gpubind.host.programs import run_program  # few hosts run a program
 
         return run_program(argv, timeout_s)
 
 
 def _identity_of(name: str, tree: Tree) -> Identity:
-    """Return the user *name* of this machine, if *tree* is its root; else by the tree's /etc/passwd and /etc/group.
+    """Return the user *name*: of this machine if *tree* is its root, else in the tree's /etc/passwd and /etc/group.
 
     Errors: `UsageError` (code `unknown-user`).
     """

@@ -26,7 +26,7 @@ def open_host(
 ) -> Host:
     """Return the host *host* (a file, or the name of a bundled record); this machine if None.
 
-    *environ* is the environment of the task of the plan; without it, this process's, or the recorded one.
+    *environ* is the environment of the plan's task; the default is this process's, or the recorded one.
     Errors: `UsageError`, `HostReadError`, `FormatError`, each naming the file.
     """
     if host is None:
@@ -52,7 +52,7 @@ def open_host(
 
 
 def host_name(host: str, hostname: Optional[str] = None) -> str:
-    """Return the name of the host *host* on a command line: its *hostname*, else that of its file, without `.json`."""
+    """Return the name of *host* for messages: its *hostname*, else that of its file, without `.json`."""
     return hostname or os.path.basename(host.rstrip("/")).rpartition(".json")[0] or host
 
 

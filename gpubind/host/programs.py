@@ -1,4 +1,4 @@
-"""Ask programs of the standard directories: those that are trusted, within the budget of time."""
+"""Run trusted programs from the standard directories, within the budget of time."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ ENVIRON = MappingProxyType({"PATH": ":".join(PROGRAM_DIRECTORIES), "LC_ALL": "C"
 
 
 def find_program(name: str) -> Union[str, Missing]:
-    """Return the program *name* in the standard directories, or of Windows' driver (WSL), by its real path.
+    """Return the real path of the program *name* in the standard directories, or of Windows' driver (WSL).
 
-    Missing (`absent`) if it is nowhere; for root also (`forbidden`) if others could change it.
+    Missing (`absent`) if there is none; for root also (`forbidden`) if others could change it.
     """
     places = (f"{directory}/{name}" for directory in (*PROGRAM_DIRECTORIES, WSL_LIBRARIES))
     place = next((place for place in places if has_access(place, os.X_OK)), None)
@@ -34,10 +34,10 @@ def find_program(name: str) -> Union[str, Missing]:
 
 
 def run_program(argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:
-    """Return the answer of the program `argv[0]` of the standard directories, with no environment but `ENVIRON`.
+    """Return the result of the program `argv[0]` of the standard directories, with no environment but `ENVIRON`.
 
-    Missing if it gives none, as described at `run_captured`, or if the command's budget of time is used up. An ELF file
-    is queried for its version once until it changes.
+    Missing if it fails as described at `run_captured`, or if the command's budget of time is used up. An ELF file is
+    queried for its version once until it changes.
     """
     program = find_program(argv[0])
     if isinstance(program, Missing):
@@ -58,7 +58,6 @@ def run_program(argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Mis
 
 
 def _answer(program: str, argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:
-    """Return the answer of *program* within the command's budget of time."""
     import time
 
     budget = current()

@@ -1,9 +1,9 @@
-"""A recorded host: listings, facts and small texts of a fixed survey, as JSON.
+"""A recorded host: the listings, facts and small texts of a fixed survey, as JSON.
 
-Grouped by directory. An entry is null (known to be absent), a string (a link's target), or an object whose defaults
-(a root-owned regular file with mode 0644, a directory with 0755) are left out. Driver files are kept as ELF facts,
-never as bodies. Keys that this version does not know are ignored, so that newer additions do no harm; a newer schema
-is refused by name.
+Entries are grouped by directory. An entry is null (known to be absent), a string (a link's target), or an object
+without its default values (a root-owned regular file with mode 0644, a directory with 0755). Driver files are stored as
+ELF facts, never as bodies. Unknown keys are ignored, so that newer additions do no harm; a newer schema is refused by
+name.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RecordedEntry(NamedTuple):
     """One name in a directory."""
 
     stat: Union[Stat, Missing]
-    """Missing if the name is known to be absent or could not be looked at."""
+    """Missing if the name is known to be absent or could not be inspected."""
     link: Optional[str] = None
     body: Union[bytes, Missing, None] = None
     """None: the survey did not read it."""
@@ -47,17 +47,17 @@ class RecordedEntry(NamedTuple):
 
 
 class RecordedDirectory(NamedTuple):
-    """The facts that the survey has of one directory."""
+    """The surveyed facts of one directory."""
 
     entries: dict[str, RecordedEntry]
     others: tuple[str, ...] = ()
     """Names that exist, without further facts."""
     listed: Union[bool, Missing] = False
-    """True if entries and others are all there is; Missing if it could not be listed."""
+    """True if the entries and others are complete; Missing if the directory could not be listed."""
 
 
 class RecordedRun(NamedTuple):
-    """The answer of a program; `missing` if it could not be run, or did not answer."""
+    """The result of a program; `missing` if it could not be run, or failed to answer."""
 
     argv: tuple[str, ...]
     status: _Id = 0
@@ -67,7 +67,7 @@ class RecordedRun(NamedTuple):
 
 
 class RecordedRoot(NamedTuple):
-    """One tree."""
+    """A tree."""
 
     root: HostPath
     directories: dict[str, RecordedDirectory]
@@ -99,7 +99,7 @@ class Record(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """A file that is not a link, as a record has it."""
+    """The form of a file that is not a link, in a record."""
 
     type: Literal["file", "dir", "char", "block", "socket", "fifo"] = "file"
     mode: Optional[Annotated[str, re.compile("[0-7]{1,5}")]] = None
@@ -195,7 +195,7 @@ def _dump_entry(entry: RecordedEntry) -> Any:
 def parse_record(data: bytes) -> Record:
     """Return the record in *data*.
 
-    Errors: `FormatError`: `newer-record` for a schema newer than this code, `bad-record` with the key for the rest.
+    Errors: `FormatError`: `newer-record` for a schema newer than this code, else `bad-record` with the key.
     """
     value = parse_json(data, SIZE_LIMIT, _FORMAT, allow_surrogates=True)
     schema = _DECODER.decode(str, _DECODER.decode(_OBJECT, value).get("schema"), "schema")
@@ -219,9 +219,8 @@ def parse_record(data: bytes) -> Record:
             why = f"character {error.start} stands for no byte"
             raise _FORMAT.damaged(why, f"lists[{number}].text") from error
     try:
-        has_half = (
-            b"\\u" in data and replace_surrogates(value, NON_ESCAPE_SURROGATES) != value
-        )  # no surrogate escape is one
+        # Surrogate escapes are allowed.
+        has_half = b"\\u" in data and replace_surrogates(value, NON_ESCAPE_SURROGATES) != value
     except RecursionError as error:
         raise _FORMAT.damaged("nested too deeply") from error
     if has_half:
@@ -258,7 +257,7 @@ def _parse_entry(value: Any, place: str) -> RecordedEntry:
         elf = _DECODER.decode(_OBJECT, value["elf"], f"{place}.elf")
         facts = _DECODER.decode(ElfFacts, {**elf, "ident": value["ident"]}, f"{place}.elf")
     mode = _DEFAULT_MODES.get(entry.type, 0) if entry.mode is None else int(entry.mode, 8)
-    rdev = entry.rdev if entry.type in ("char", "block") else (0, 0)  # nothing else has numbers, and none are written
+    rdev = entry.rdev if entry.type in ("char", "block") else (0, 0)  # records contain no other numbers
     return RecordedEntry(
         Stat(entry.type, mode, entry.uid, entry.gid, entry.size, *rdev, entry.acl),
         None,

@@ -102,7 +102,7 @@ class RecordedTree(FactsTree):
 class RecordedHost(Host):
     """The host in *record*, called *label* in messages.
 
-    *environ* is that of the task of the plan, if given; the paths in which the host is searched stay the record's.
+    *environ* is the environment of the plan's task, if given; the variables in `SEARCHED` are always the record's.
     """
 
     def __init__(self, record: Record, label: str, environ: Optional[Mapping[str, str]] = None) -> None:

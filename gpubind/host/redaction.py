@@ -1,6 +1,6 @@
-"""Replace the names of people, machines and GPUs in a record: one name, one stand-in, everywhere in it.
+"""Replace the names of people, machines and GPUs in a record: each name has one stand-in, everywhere in it.
 
-Stand-ins are numbered in the order of the record, and as long as the names: an ld.so.cache has offsets.
+Stand-ins are numbered in the order of the record, and as long as the names: an ld.so.cache contains offsets.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from gpubind.model import Missing, Stat
 from gpubind.model.layouts import GKE_HOME_NAME
 
 _AS_IT_IS = (Stat, ElfIdent, NotElf, Missing)
-"""Values whose strings are gpubind's own."""
+"""The types of values whose strings are gpubind's own."""
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _IN_A_HOME = rf"(?:(?<=/home/)|(?<=/users/))(?!{GKE_HOME_NAME}(?![\w.-]))[^/\s:;,\"'\\\0*?$\[{{]+"
 _SERIAL = re.compile(r"serial(?:[ _-]?(?:number|no))?[\"']?\s*[:=]\s*[\"']?([0-9a-z][0-9a-z-]{4,})", re.IGNORECASE)
 _OWN_GROUP = re.compile(r"(?m)^([^:\n]+):[^:\n]*:[1-9][0-9]{3,}:")
-"""A line of /etc/group about a group of users, often of one."""
+"""The line of a group of users in /etc/group: often it has only one user."""
 _EDGES = r"(?<![A-Za-z0-9]){}(?![A-Za-z0-9])"
 
 
 class Redaction:
     """The stand-ins for the names in *record*, for those of *hosts*, and for those of *users*.
 
-    A name that is also in *common*, a text with the words that gpubind and drivers use, is replaced only where it can
-    be nothing else: below a directory of homes.
+    A name in *common*, a text with the words that gpubind and drivers use, is replaced only where it is unambiguous:
+    below a directory of homes.
     """
 
     def __init__(self, record: Record, hosts: Iterable[str], users: Iterable[str], common: str) -> None:
@@ -61,7 +61,7 @@ class Redaction:
         return self._pattern.sub(self._stand_in, text)
 
     def record(self, record: Record) -> Record:
-        """Return *record* with stand-ins, always for its machine."""
+        """Return *record* with stand-ins, also for the name of its machine."""
         redacted: Record = self.of(record)
         name = record.hostname
         return redacted if name is None else redacted._replace(hostname=self._numbered("h", name))
@@ -91,12 +91,11 @@ class Redaction:
         return self._numbered(self._kinds.get(name.lower(), "u"), name)
 
     def _numbered(self, letter: str, name: str) -> str:
-        """Return the stand-in for *name* that begins with *letter*."""
         length = len(name.encode("utf-8", "surrogateescape")) - len(letter)
         return f"{letter}{self._number(letter, name.lower()):0{max(0, length)}d}"
 
     def _of_gpu(self, name: str) -> str:
-        """Return the stand-in for AMD's UUID *name*, or for the beginning of a UUID of NVIDIA's."""
+        """Return the stand-in for AMD's UUID *name*, or for the beginning of one of NVIDIA's UUIDs."""
         digits = name[4:].lower()
         if len(digits) == 16 and "-" not in digits:
             return f"{name[:4]}{self._number('unique', str(int(digits, 16))):016x}"
@@ -120,7 +119,7 @@ def _own_groups(record: Record) -> Iterator[str]:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Yield the strings and texts in *value*, those of a dictionary by its sorted keys."""
+    """Yield the strings and texts in *value*; a dictionary is read by its sorted keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, bytes):

@@ -1,7 +1,8 @@
 """Survey a host for a record: a fixed survey, not a trace of one plan.
 
-Every record has listings, links and small texts of each place where a driver, its devices or a site's configuration
-may be, so that it also answers later versions of gpubind. `gpubind/api/record.py` adds what planning asks too.
+Each record contains listings, links and small texts of all directories where a driver, its devices or a site's
+configuration may be, so that it also answers later versions of gpubind. `gpubind/api/record.py` adds the questions of
+planning.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ DEPTH_LIMIT = 8
 _USERSPACE_NAME = re.compile(
     r"lib(amd|hsa|roc|hip|drm|numa|pci|OpenCL|cltrace|ze_|ig|opencl-clang|xpum).*\.so|(rocminfo|xpu-smi)$"
 )
-"""Names of libraries and programs that are recorded with all that they need."""
+"""Names of libraries and programs that are recorded with all their dependencies."""
 _DEPENDENCIES_LIMIT = 500
 
 _TEXTS = (CPUINFO, GROUPS, LD_CACHE_PATH)
 _OF_DISPLAYS = ("class", "vendor", "device", "revision", "current_compute_partition", "current_memory_partition")
-"""Of each PCI device that is a display controller or an accelerator."""
+"""The recorded attributes of a PCI device that is a display controller or an accelerator."""
 
 _BELOW_LIBRARIES = (*layouts.SUBDIRECTORIES, "nvidia/wine", "libglvnd", "intel-opencl")
-"""Below each directory of libraries; the first is that directory itself."""
+"""The recorded directories below each library directory; the first is that directory itself."""
 _BELOW_ROCM = (
     *(".info", *layouts.ROCM_LIBRARIES, "lib/llvm/lib", "lib/rocm_sysdeps/lib", "llvm/lib", "bin"),
     "etc/OpenCL/vendors",
@@ -49,7 +50,7 @@ _MULTIARCH_BASES = ("/usr/lib", "/lib", "/run/nvidia/driver/usr/lib")
 
 
 def _library_places(tree: Tree, machine: str) -> tuple[str, ...]:
-    """Return the directories of libraries of all architectures: those of the search, and Debian's by their names.
+    """Return the library directories of all architectures: those of the search, and Debian's multiarch directories.
 
     *machine* is the host's architecture, which may be an unknown one.
     """
@@ -64,7 +65,7 @@ def _library_places(tree: Tree, machine: str) -> tuple[str, ...]:
 
 
 def _paths(kind: str) -> tuple[str, ...]:
-    """Return the paths of that *kind* in data/survey.json: `/{etc,run}/cdi` are two."""
+    """Return the paths of that *kind* in data/survey.json: `/{etc,run}/cdi` is two."""
     return tuple(
         path for pattern in json.loads(read_data("model/data/survey.json"))[kind] for path in _expand_braces(pattern)
     )
@@ -79,14 +80,13 @@ def _expand_braces(pattern: str) -> list[str]:
 
 
 def _data_directories(libraries: tuple[str, ...]) -> Iterator[str]:
-    """Yield the directories of a driver's data that belong to *libraries*, directories."""
     for place in layouts.DRIVER_DATA_PREFIXES:
         for standard, actual in layouts.data_prefix_pairs(place, libraries):
             yield f"{actual}{place[len(standard) :]}".rstrip("/")
 
 
 def look_around(host: SurveyedHost) -> None:
-    """Ask *host* for all that every record has; a record itself for what it has of that."""
+    """Query *host* for all facts of the fixed survey. From a recorded host it gets those that the record contains."""
     trees = (host.lenient.driver,) if host.dev is host.driver else (host.lenient.driver, host.lenient.dev)
     for tree in trees:
         assert isinstance(tree, SurveyedTree)
@@ -97,13 +97,11 @@ def look_around(host: SurveyedHost) -> None:
 
 
 class _Survey:
-    """The survey of one tree."""
-
     def __init__(self, tree: SurveyedTree) -> None:
         self.tree = tree
         self.listed: dict[str, tuple[str, ...]] = {}
         self._all_facts = _paths("facts")
-        """Directories of which every name is recorded with facts: sockets, pid files, the driver's file list."""
+        """Directories whose names are all recorded with facts: sockets, pid files, the driver's file list."""
 
     def run(self, host: Host) -> None:
         helpers = (
@@ -132,12 +130,12 @@ class _Survey:
         self.list("/etc/apparmor.d")
         self._pci_devices()
         for directory in dict.fromkeys((*_paths("whole"), *_data_directories(known_directories))):
-            self.walk(directory)  # names without a relation to GPUs are recorded without facts
+            self.walk(directory)  # names unrelated to GPUs are recorded without facts
         mps = host.variable(MPS_PIPE_DIRECTORY)
         if mps.startswith("/"):
             self.walk(mps)
         for name in self.tree.names("/sys/class/drm"):
-            if re.fullmatch(r"renderD[0-9]+", name):  # which card belongs to it
+            if re.fullmatch(r"renderD[0-9]+", name):  # lists the card of the render node
                 self.list(f"/sys/class/drm/{name}/device/drm", all_facts=True)
         releases = [f"/opt/{name}" for name in self.list("/opt") if name.startswith("rocm")]
         releases += [f"/opt/rocm/{name}" for name in self.list("/opt/rocm") if name.startswith("core")]
@@ -173,12 +171,12 @@ class _Survey:
                 self.tree.look_at(f"{base}/drm")
 
     def _dependencies(self) -> None:
-        """Record ELF facts of all that the libraries of user spaces need, in each directory where it may be found."""
+        """Record ELF facts of all libraries that user spaces need, in each directory that may hold them."""
         cache = read_ldcache(self.tree)
         todo = [f"{path.rstrip('/')}/{name}" for path in sorted(self.listed) for name in self.listed[path]]
         todo = [path for path in todo if _USERSPACE_NAME.match(path.rpartition("/")[2])]
         seen_sonames: set[str] = set()
-        for path in todo:  # grows on the way
+        for path in todo:  # grows during the loop
             elf = self.tree.elf(path)
             for soname in () if isinstance(elf, Missing) else elf.needed:
                 if soname in seen_sonames or "/" in soname or len(seen_sonames) > _DEPENDENCIES_LIMIT:
@@ -194,7 +192,7 @@ class _Survey:
                     todo.append(place)
 
     def _glibc(self) -> None:
-        """Record ELF facts of the C library, its programs and converters, which a container may use."""
+        """Record ELF facts of the C library, its programs and converters: with --libc host a container uses them."""
         for directory, names in sorted(self.listed.items()):
             for name in names:
                 if is_glibc_file(name):

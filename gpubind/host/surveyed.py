@@ -1,6 +1,6 @@
 """Record all questions to a host, so that the record gives the same answers.
 
-Only this module decides what a record keeps of a file: facts instead of bytes, small texts, and of files that name
+Only this module decides what a record stores of a file: facts instead of bytes, small texts, and of files that name
 people only what a plan needs.
 """
 
@@ -28,7 +28,7 @@ GPU_NAME = re.compile(
     r"|^libze_|^libig|opencl-clang|xpum|^intel.*\.icd$",
     re.IGNORECASE,
 )
-"""Names of which facts are recorded in every directory."""
+"""Names whose facts are recorded in every directory."""
 
 CPUINFO = "/proc/cpuinfo"
 CPUINFO_LIMIT = 8 << 20
@@ -56,7 +56,7 @@ _Fact = TypeVar("_Fact", bound=Union[bytes, ElfIdent, NotElf, ElfFacts, Missing,
 
 
 class _RecordedAnswers:
-    """The answers of a tree, shared with its lenient one."""
+    """The answers of a tree, shared with its lenient version."""
 
     def __init__(self) -> None:
         self.entries: dict[str, dict[str, record.RecordedEntry]] = {}
@@ -91,7 +91,7 @@ def is_in_a_home(path: str) -> bool:
 
 
 class SurveyedTree(FactsTree):
-    """*tree*, which records its answers in *answers*."""
+    """A wrapper of *tree* that records its answers in *answers*."""
 
     def __init__(self, tree: Tree, answers: _RecordedAnswers) -> None:
         super().__init__(tree.root)
@@ -112,9 +112,9 @@ class SurveyedTree(FactsTree):
         return record.RecordedRoot(self.root, self._answers.directories())
 
     def look_at(self, path: str, *, text: bool = False, elf: bool = False) -> None:
-        """Record *path*, and by its name its text, or the facts of a program or library.
+        """Record *path*, and, according to its name, its text or the facts of a program or library.
 
-        *text*, *elf*: whether it is one, whatever its name.
+        *text*, *elf*: treat it as a text or an ELF file, whatever its name.
         """
         file = self.find(path)
         if isinstance(file, Missing) or file.stat.kind != "file":
@@ -182,13 +182,12 @@ class SurveyedTree(FactsTree):
         return entry
 
     def _record_fact(self, path: str, fact: str, answer: _Fact) -> _Fact:
-        """Record *answer* as the *fact* of *path*, and return it."""
         if not _is_unrecorded(answer):
             self._answers.add(path, self._entry(path)._replace(**{fact: answer}))  # type: ignore[arg-type]  # as its field
         return answer
 
     def _body(self, path: str) -> Union[bytes, Missing]:
-        """Return the bytes of *path* that a record keeps: all of a small text, less of a file that names people."""
+        """Return the bytes of *path* that a record stores: all of a small text, less of a file that names people."""
         if path == self.lenient.resolve(GROUPS):
             return self._groups(self._tree.read(path))
         if path == self.lenient.resolve(LD_CACHE_PATH):
@@ -231,7 +230,7 @@ def _is_unrecorded(answer: object) -> bool:
 def _select_lines(
     body: Union[bytes, Missing], pattern: re.Pattern[bytes], within: Optional[bytes] = None
 ) -> Union[bytes, Missing]:
-    """Return the lines of *body* that match *pattern*; with *within*, only those before it."""
+    """Return the lines of *body* that match *pattern*; with *within*, only those before that separator."""
     if isinstance(body, Missing):
         return body
     text = body if within is None else body.partition(within)[0]
@@ -239,14 +238,12 @@ def _select_lines(
 
 
 def _has_driver(host: Host, directory: str) -> bool:
-    """Return whether *directory* has what may be the driver's libcuda: of the others a record says nothing."""
+    """Return whether *directory* may hold the driver's libcuda: a record omits the other directories."""
     return host.driver.lenient.has(f"{directory}/libcuda.so.1")
 
 
 class SurveyedHost(Host):
-    """*host*, which records its answers. It is asked as a record is: for no user, with nothing of this machine except
-    its trees.
-    """
+    """A wrapper of *host* that records its answers. Like a record it has no users and no `local` tree."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -284,7 +281,7 @@ class SurveyedHost(Host):
         return self._runs[argv]
 
     def recorded(self, description: str = "", hostname: Optional[str] = None) -> record.Record:
-        """Return the record of the answers so far. *hostname* is kept only if given."""
+        """Return the record of the answers so far. *hostname* is stored only if given."""
         driver, dev = self.driver, self.dev
         assert isinstance(driver, SurveyedTree)
         assert isinstance(dev, SurveyedTree)

@@ -1,6 +1,6 @@
 """The kernel's answers about a file: it exists, it is absent, it is forbidden, or it could not be inspected.
 
-The last is never taken for the second. Every handler of an `OSError` asks this table.
+A file that could not be inspected is never treated as absent. Every handler of an `OSError` uses this table.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from gpubind.machine.system import OpenFile
 from gpubind.model.files import ABSENT, ANSWERS, Missing
 
 PASSING = (errno.EINTR, errno.EAGAIN, errno.ESTALE)
-"""Errors after which a second try may succeed."""
+"""The transient errors: a second try may succeed."""
 _MOMENT_S = 0.05
-"""How long to wait before that."""
+"""The pause before the second try."""
 ATTRIBUTES = ("/proc/", "/sys/")
 _OF_A_DEVICE = (errno.EIO, errno.ENXIO, errno.ENODEV, errno.EINVAL, errno.EBUSY, errno.ENODATA, errno.EOPNOTSUPP)
-"""Errors of an attribute that the device does not report: a plan can do without, and a finding
-names it. Source: Linux, Documentation/filesystems/sysfs.rst, "a negative errno"."""
+"""The errors of an attribute that the device does not report: a plan can do without it, and a finding names it.
+Source: Linux, Documentation/filesystems/sysfs.rst, "a negative errno"."""
 OF_DEVICES = ("/dev", "/proc/driver/nvidia/gpus", "/sys/class/kfd/kfd/topology/nodes")
-"""Directories that list devices: a forbidden one does not prove that there are none."""
+"""Directories that list devices. If one is forbidden, there may still be devices."""
 CHANGED = "it was changed while it was read"
 
 CHUNK = 1 << 20
@@ -35,14 +35,14 @@ T = TypeVar("T")
 
 
 def missing_from(error: Exception) -> Optional[Missing]:
-    """Return the answer that *error* is; None if the file could not be inspected. A path with a NUL byte is absent."""
+    """Return *error* as an answer; None if the file could not be inspected. A path with a NUL byte is absent."""
     return ANSWERS.get(error.errno or 0) if isinstance(error, OSError) else ABSENT
 
 
 def inspection_error(
     path: str, error: Exception, message: str = "a file cannot be read", hint: str = ""
 ) -> HostReadError:
-    """Return the error that ends the command, for *error* about *path*, which must be readable."""
+    """Return the error that ends the command after *error* about *path*, which must be readable."""
     kind = HostReadError
     if missing_from(error) is None:
         kind = UnseenError
@@ -61,17 +61,17 @@ def refusal(error: Exception) -> str:
 
 
 def is_optional(path: str, error: Exception) -> bool:
-    """Return whether a plan can do without the content of *path*, which could not be read for *error*."""
+    """Return whether a plan can do without the content of *path*, whose read failed with *error*."""
     return isinstance(error, OSError) and error.errno in _OF_A_DEVICE and path.startswith(ATTRIBUTES)
 
 
 def changed() -> OSError:
-    """Return the error of a file that changed while it was read."""
+    """Return the error for a file that changed while it was read."""
     return OSError(errno.ESTALE, CHANGED)
 
 
 def retry_transient(query: Callable[[], T]) -> T:
-    """Return what *query* gives, at the second try if the first meets a passing error. Errors: its own."""
+    """Return the result of *query*, which is repeated once after a transient error. Errors: those of *query*."""
     try:
         return query()
     except OSError as error:
@@ -81,7 +81,7 @@ def retry_transient(query: Callable[[], T]) -> T:
 
 
 def wait_if_transient(error: Exception) -> bool:
-    """Return whether to try again after *error*; the moment is over then."""
+    """Return whether *error* is transient; if so, pause before returning."""
     if not (isinstance(error, OSError) and error.errno in PASSING):
         return False
     import time
@@ -91,7 +91,7 @@ def wait_if_transient(error: Exception) -> bool:
 
 
 def read_up_to(size: int, file: OpenFile) -> bytes:
-    """Return the bytes of the open *file*, *size* at most; fewer only at its end. Errors: `OSError`."""
+    """Return at most *size* bytes of the open *file*; fewer only at its end. Errors: `OSError`."""
     chunks: list[bytes] = []
     while size > 0 and (chunk := file.read(min(size, CHUNK))):
         chunks.append(chunk)
@@ -100,9 +100,9 @@ def read_up_to(size: int, file: OpenFile) -> bytes:
 
 
 def read_unchanged(size: int, file: OpenFile, path: str) -> bytes:
-    """Return the bytes as `read_up_to`, of the file *path*. Errors: `OSError`, also if the file changes meanwhile.
+    """Return at most *size* bytes of *file*, called *path*. Errors: `OSError`, also if the file changes meanwhile.
 
-    Attributes in /proc and /sys have no true size and no time of change.
+    Attributes in /proc and /sys have no true size and no modification time.
     """
     before = file.facts()
     data = read_up_to(size, file)
@@ -123,7 +123,7 @@ def facts(path: str, *, follow: bool = True) -> Optional[os.stat_result]:
 
 
 def why_absent(path: str) -> str:
-    """Return why *path* has no facts; empty if it has them."""
+    """Return why *path* has no facts; empty if it has some."""
     try:
         system.stat(path)
     except (OSError, ValueError) as error:
@@ -154,7 +154,7 @@ def is_directory(path: str) -> bool:
 
 
 def has_access(path: str, mode: int, *, effective: bool = False) -> bool:
-    """Return `os.access`, which hides the error: after a refusal it is asked again. Errors: as `facts`."""
+    """Return `os.access`. It hides its error, so a refusal is verified by a second call. Errors: as `facts`."""
     for _ in range(2):
         if system.access(path, mode, effective=effective):
             return True
@@ -164,9 +164,9 @@ def has_access(path: str, mode: int, *, effective: bool = False) -> bool:
 
 
 def real_path(path: str) -> str:
-    """Return `os.path.realpath`, but not a path with a link that could not be read.
+    """Return `os.path.realpath`, but fail if a link on the way could not be read.
 
-    Errors: as `facts`; `FileNotFoundError` for an empty path, which is not this directory.
+    Errors: as `facts`; `FileNotFoundError` for an empty path, which does not mean the current directory.
     """
     if not path:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))

@@ -1,8 +1,8 @@
 """The budget of one command for reading an image and a host.
 
-Each reader has bounds for one file, one directory, one layer. A thousand of them, each within its bounds, must not cost
-minutes or gigabytes either: every reader spends here, and the command ends with an error that names the bound. Outside
-of a command nothing is spent, and only the readers' bounds apply.
+Each reader bounds one file, one directory, one layer. A thousand of them, each within its bounds, must not cost minutes
+or gigabytes: every reader spends from the budget, and an error that names the exceeded bound ends the command. Outside
+of a command there is no budget, and only the readers' bounds apply.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from gpubind.errors import BoundError
 from gpubind.frozen import NamedTuple
 
 VARIABLE = "GPUBIND_BOUNDS"
-"""The variable that gives a command as many times of each bound."""
+"""The variable that multiplies the bounds of a command."""
 TIMES_LIMIT = 1000
 LINKS_LIMIT = 40
-"""Links on the way to one file. Source: Linux, fs/namei.c, MAXSYMLINKS."""
+"""The limit of links on the way to one file. Source: Linux, fs/namei.c, MAXSYMLINKS."""
 
 
 class Bound(NamedTuple):
-    """The amount of something that a command may use."""
+    """A limit on one kind of work of a command."""
 
     amount: int
     what: str
-    """For messages."""
+    """The text in messages."""
     each: int = 0
-    """How much more for each KiB of the image's files: a large image may cost more than a small one."""
+    """The increase for each KiB of the image's files: a large image may cost more than a small one."""
 
 
 BOUNDS = {
@@ -43,11 +43,11 @@ BOUNDS = {
     "texts": Bound(64 << 20, "bytes of names are kept", 2 << 10),
     "milliseconds": Bound(60_000, "milliseconds are waited for helper programs"),
 }
-"""To use one up costs about three seconds, or 200 MB; the last: a minute."""
+"""Using up a bound takes about three seconds, or 200 MB; the last one takes a minute."""
 
 
 class Budget:
-    """What is left of each bound."""
+    """The remainder of each bound."""
 
     def __init__(self, times: int = 1) -> None:
         self.times = times
@@ -55,11 +55,11 @@ class Budget:
         self._granted: set[object] = set()
 
     def left(self, name: str) -> int:
-        """Return how much is left of the bound called *name*."""
+        """Return the remainder of the bound *name*."""
         return self._left[name]
 
     def take(self, name: str, amount: int) -> bool:
-        """Spend *amount*; False, and nothing is spent, if there is not as much."""
+        """Spend *amount*; return False and spend nothing if less is left."""
         remaining = self._left[name] - amount
         if remaining < 0:
             return False
@@ -67,7 +67,7 @@ class Budget:
         return True
 
     def grant(self, file: object, size: int) -> None:
-        """Raise the bounds for *file*, an image's file of *size* bytes; the second time nothing changes."""
+        """Raise the bounds for *file*, an image's file of *size* bytes; only the first call for it has an effect."""
         if file not in self._granted:
             self._granted.add(file)
             for name, bound in BOUNDS.items():
@@ -78,14 +78,14 @@ _current: ContextVar[Optional[Budget]] = ContextVar("budget", default=None)
 
 
 ProgressCallback = Callable[[str, int, Optional[int]], None]
-"""Receives the name of what is being read, the bytes read, and the bytes in all, if known."""
+"""A function of the name of the input, the bytes read, and the total bytes, if known."""
 
 _watcher: ContextVar[Optional[ProgressCallback]] = ContextVar("watcher", default=None)
 
 
 @contextmanager
 def report_progress_to(watcher: ProgressCallback) -> Iterator[None]:
-    """Report to *watcher* how far the reads inside are."""
+    """Report the progress of the reads inside to *watcher*."""
     token = _watcher.set(watcher)
     try:
         yield
@@ -94,7 +94,7 @@ def report_progress_to(watcher: ProgressCallback) -> Iterator[None]:
 
 
 def report_progress(label: str, bytes_done: int = 0, bytes_total: Optional[int] = None) -> None:
-    """Report that *bytes_done* bytes of *label* are read, of *bytes_total*. An empty *label* clears the line."""
+    """Report that *bytes_done* of *bytes_total* bytes of *label* are read. An empty *label* clears the line."""
     watcher = _watcher.get()
     if watcher is not None:
         watcher(label, bytes_done, bytes_total)
@@ -102,7 +102,7 @@ def report_progress(label: str, bytes_done: int = 0, bytes_total: Optional[int] 
 
 @contextmanager
 def one_command(times: int = 1) -> Iterator[None]:
-    """Give everything inside one budget, *times* the usual one; inside another budget that one stays."""
+    """Run everything inside with one budget, *times* the usual one; an enclosing budget stays in force."""
     token = _current.set(Budget(times)) if _current.get() is None else None
     try:
         yield
@@ -112,19 +112,19 @@ def one_command(times: int = 1) -> Iterator[None]:
 
 
 def renew(times: int = 1) -> None:
-    """Give the running command a new budget, with *times* the usual bounds at least."""
+    """Give the running command a new budget, with at least *times* the usual bounds."""
     budget = _current.get()
     if budget is not None:
         _current.set(Budget(max(times, budget.times)))
 
 
 def current() -> Optional[Budget]:
-    """Return the budget of the command that runs; None outside of one."""
+    """Return the budget of the running command; None outside of one."""
     return _current.get()
 
 
 def spend(name: str, amount: int = 1) -> None:
-    """Spend *amount* of the bound called *name*. Errors: `BoundError` (code `over-bounds`) if there is not as much."""
+    """Spend *amount* of the bound *name*. Errors: `BoundError` (code `over-bounds`) if less is left."""
     budget = _current.get()
     if budget is not None and not budget.take(name, amount):
         bound, times = BOUNDS[name], budget.times
@@ -139,6 +139,6 @@ def spend(name: str, amount: int = 1) -> None:
 
 
 def times_of(value: Optional[str]) -> int:
-    """Return the factor of each bound that the *value* of `VARIABLE` gives: 1 if it is not a number."""
+    """Return the factor of each bound for the *value* of `VARIABLE`: 1 if it is not a number."""
     is_number = value is not None and value.isascii() and value.isdigit() and len(value) < 5
     return max(1, min(int(value or 1), TIMES_LIMIT)) if is_number else 1

@@ -27,9 +27,9 @@ def walk_path(
     up: Callable[[T], T],
     is_directory: Callable[[T], bool] = lambda here: True,
 ) -> tuple[Union[T, Missing], T, list[str]]:
-    """Return what *path* leads to from *current*; where the way ends, and the names that are left there.
+    """Return the result of following *path* from *current*, the last position, and the names not followed.
 
-    *step* returns what a name is in a directory, *up* the directory above. Absolute links start at *root*.
+    *step* looks up a name in a directory, *up* returns the parent directory. Absolute links start at *root*.
     """
     todo = path.split("/")[::-1]
     links = 0

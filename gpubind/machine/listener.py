@@ -1,4 +1,4 @@
-"""Reports to the recorder of the memo, if one listens: what is printed, and what no trace can sign.
+"""Reports to the memo's recorder, if there is one: output, and inputs that no trace can sign.
 
 `gpubind.machine.system` reports each query and each change.
 """
@@ -21,13 +21,13 @@ def report_output(text: Union[str, bytes]) -> None:
 
 
 def mark_uncacheable(why: str) -> None:
-    """Report that the answer cannot be kept: it depends on what no signature covers, or the command has effects."""
+    """Report that the answer cannot be stored: it depends on unsigned input, or the command has effects."""
     if recorder is not None:
         recorder.refuse(why)
 
 
 def noted(kind: str, question: Any, answer: Any) -> None:
-    """Report the *answer* to a *question* of that *kind*, which no recorded function has asked."""
+    """Report the *answer* to a *question* of that *kind*, asked outside of `gpubind.machine.system`."""
     if recorder is not None:
         recorder.note(kind, question, answer)
 
@@ -41,16 +41,16 @@ def report_program(path: str) -> None:
 def printed_by(
     program: str, argv: tuple[str, ...], passed: tuple[str, ...], added: tuple[tuple[str, str], ...], text: bytes
 ) -> None:
-    """Report that *program* printed *text* for *argv*, and would print the same again until something changes.
+    """Report that *program* printed *text* for *argv*, and prints the same until one of its inputs changes.
 
-    It got the caller's variables *passed*, and those *added*.
+    Its environment was the caller's variables *passed*, and *added*.
     """
     if recorder is not None:
         recorder.output((program, argv, passed, added), text)
 
 
 def why_not_served() -> Optional[str]:
-    """Return why no memo has answered; the next answer from the memo then says that it is one."""
+    """Return why no memo has answered; answers of the memo stored now will report that they are one."""
     if recorder is None:
         return None
     recorder.verbose = True
@@ -59,13 +59,13 @@ def why_not_served() -> Optional[str]:
 
 
 def report_command(command: tuple[str, ...], *, is_looked_at: bool) -> None:
-    """Report that the line ends with *command*, for the container; its first word matters if *is_looked_at*."""
+    """Report that the arguments end with *command*, for the container; its first one matters if *is_looked_at*."""
     if recorder is not None:
         recorder.command, recorder.looks_at_program = command, is_looked_at
 
 
 def report_exec(path: str, argv: tuple[str, ...], environ: Mapping[str, str]) -> None:
-    """Report that the process is about to become the program *path*, and keep the answer."""
+    """Report that the process is about to execute the program *path*; this stores the answer."""
     if recorder is not None:
         recorder.become = (path, argv, environ)
         recorder.finish(0)

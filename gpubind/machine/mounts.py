@@ -1,6 +1,6 @@
-"""What the kernel says of mounted file systems, and the bytes of a file, before most of gpubind is loaded.
+"""The kernel's facts about mounted file systems, and the bytes of a file, before most of gpubind is loaded.
 
-It imports nothing, and reports nothing to the memo.
+This module imports no other of gpubind, and reports nothing to the memo.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 MOUNTS = "/proc/self/mountinfo"
 _OWN_FACTS = "/proc/self/fdinfo"
-"""Facts of each opened file of this process, with the number of its mount."""
+"""The facts of each open file of this process, with the number of its mount."""
 _CHUNK = 1 << 20
 
 
 def with_owner(path: str) -> tuple[os.stat_result, bool]:
-    """Return the facts of *path*, and whether its owner and mode are true.
+    """Return the facts of *path*, and whether its owner and mode can be believed.
 
-    They are not if a user other than root has mounted its FUSE file system, whose program decides what they are; nor if
-    its file system is not mounted any more, as nothing tells who had. Both are of one opened file: a path may lead
-    elsewhere a moment later. Errors: `OSError`. Sources: proc_pid_mountinfo(5), proc_pid_fdinfo(5), mount.fuse3(8).
+    A FUSE program decides both, so they are not believed if a user other than root mounted the file system, or if it is
+    no longer mounted, since then its user is unknown. Both results are of one opened file: a moment later the path may
+    lead elsewhere. Errors: `OSError`. Sources: proc_pid_mountinfo(5), proc_pid_fdinfo(5), mount.fuse3(8).
     """
     file = posix.open(path, posix.O_PATH | posix.O_NOFOLLOW | posix.O_CLOEXEC)
     try:
@@ -34,14 +34,14 @@ def with_owner(path: str) -> tuple[os.stat_result, bool]:
 
 
 def _is_by_root(mount: bytes) -> bool:
-    """Return whether no user has mounted this line of mountinfo: FUSE says who has, and all others are root's."""
+    """Return whether root mounted this line of mountinfo: FUSE names its user, all other file systems are root's."""
     right = mount.partition(b" - ")[2].split(b" ")
     is_fuse = right[0].split(b".")[0] in (b"fuse", b"fuseblk")
     return len(right) == 3 and (not is_fuse or b"user_id=0" in right[2].split(b","))
 
 
 def text_of(path: str, limit: int = 1 << 30) -> bytes:
-    """Return at least the first *limit* bytes of *path*, which no listener hears. Errors: `OSError`."""
+    """Return at least the first *limit* bytes of *path*, without a report to the recorder. Errors: `OSError`."""
     file, data = posix.open(path, posix.O_RDONLY | posix.O_NONBLOCK | posix.O_NOCTTY | posix.O_CLOEXEC), b""
     try:
         while len(data) < limit and (more := posix.read(file, _CHUNK)):

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 OUTPUT_LIMIT = 1 << 20
 _WAIT_S = 0.5
 _PAUSE_S = 0.0002
-"""How long to wait at first for a program that has closed its outputs."""
+"""The first pause while waiting for a program that has closed its outputs."""
 _KILL_S = 1.0
-"""How long to wait for a killed program: one that a driver holds in the kernel may not die at all."""
+"""The wait for a killed program: one that a driver blocks in the kernel may not die at all."""
 _IGNORED_BY_PYTHON = (SIGPIPE, SIGXFSZ)
 
 
@@ -42,10 +42,10 @@ def run_captured(
     into: Optional[IO[bytes]] = None,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> tuple[int, bytes, bytes]:
-    """Run *program*, which reads nothing; return its status, its standard output and its standard error.
+    """Run *program* without input; return its status, its standard output and its standard error.
 
-    As `run_streaming`; it is killed, too, if it prints more than *limit* bytes. Its standard output goes to
-    the file *into*, if given.
+    As `run_streaming`; the program is also killed if it prints more than *limit* bytes. Its standard output goes to the
+    file *into*, if given.
     """
     printed = {False: b"", True: b""}
 
@@ -71,11 +71,11 @@ def run_streaming(
     meanwhile: Callable[[], None] = lambda: None,
     patience_s: float = 0.0,
 ) -> int:
-    """Run *program*, and return its status. *receive* gets whether it is an error, and the chunk that it prints.
+    """Run *program*, and return its status. *receive* gets whether a chunk is from standard error, and the chunk.
 
-    Its standard input is the file *reads*, or empty. If it does not end in time, or *receive* raises an error, it is
-    killed with all that it has started, after it was asked to end and had *patience_s* for that. Its standard output
-    goes to the file *into*, if given. *meanwhile* is called at times.
+    Its standard input is the file *reads*, or empty; its standard output goes to the file *into*, if given. If it does
+    not end in time, or *receive* raises an error, it gets SIGTERM and *patience_s* to end. Then it is killed with all
+    that it has started. *meanwhile* is called regularly.
 
     Errors: `OSError`, whose text calls the program *name*: also for a program that a signal has killed.
     """
@@ -86,7 +86,7 @@ def run_streaming(
             process = Process(program, argv, environ, reads, into)
         for is_error, chunk in process.printed(deadline, meanwhile):
             receive(is_error, chunk)
-        # A program may have closed both of its outputs, and go on.
+        # A program may go on after it has closed both of its outputs.
         status = process.wait(deadline - time.monotonic())
     except OSError as error:
         if process is not None:
@@ -105,7 +105,7 @@ def run_streaming(
 class Process:
     """A program that runs in its own session. The module `subprocess` would take 5 ms to load.
 
-    Make it within `signals_held`, and close it on every way out: nothing that it has started is left running.
+    Create it within `signals_held`, and close it on every path: nothing that it has started is left running.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Process:
             os.close(end)
 
     def printed(self, deadline: float, meanwhile: Callable[[], None]) -> Iterator[tuple[bool, bytes]]:
-        """Yield whether it is an error, and the chunk that it prints, until both outputs end, or *deadline*."""
+        """Yield whether a chunk is from standard error, and the chunk, until both outputs end, or *deadline*."""
         import select
 
         poll, open_outputs = select.poll(), dict(self._outputs)
@@ -178,12 +178,12 @@ class Process:
         return self.status
 
     def close(self, patience_s: float = 0.0) -> None:
-        """Kill the program with all that it has started, unless it has ended; *patience_s* as for `run_streaming`."""
+        """Kill the program and all that it has started, unless it has ended; *patience_s* as for `run_streaming`."""
         try:
             if self.status is None and patience_s:
                 os.kill(self.pid, SIGTERM)
                 self.wait(patience_s)
-        finally:  # also when the patience of a user ends first
+        finally:  # also if the user interrupts the wait
             if self.status is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self.pid, SIGKILL)
@@ -196,7 +196,7 @@ class Process:
 
 
 def _copy(file: int) -> int:
-    """Return another number of the open *file*: not that of a standard stream, which the caller may have closed."""
+    """Duplicate *file* to a descriptor above 2: the caller may have closed a standard stream."""
     import fcntl
 
     return fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 3)
@@ -205,10 +205,10 @@ def _copy(file: int) -> int:
 def _spawn(
     program: str, argv: tuple[str, ...], environ: Mapping[str, str], out: int, err: int, reads: Optional[int] = None
 ) -> int:
-    """Return the process that becomes *program* with these standard streams, and with no other open file."""
+    """Return the PID of *program*, started with these standard streams and no other open file."""
     try:
         others = [int(name) for name in os.listdir("/proc/self/fd")]
-    except OSError:  # then files that the caller of gpubind has left open stay open there
+    except OSError:  # then the program inherits the open files of gpubind's caller
         others = []
     nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
     actions = (
@@ -218,7 +218,7 @@ def _spawn(
     )
     try:
         return os.posix_spawn(program, argv, environ, file_actions=actions, setsid=True, setsigdef=_IGNORED_BY_PYTHON)
-    except NotImplementedError:  # this Python was built with a C library that had no POSIX_SPAWN_SETSID
+    except NotImplementedError:  # this Python was built with a C library without POSIX_SPAWN_SETSID
         from subprocess import DEVNULL, Popen
 
         stdin = DEVNULL if reads is None else reads
@@ -231,7 +231,7 @@ def _spawn(
 
 @contextlib.contextmanager
 def signals_held() -> Iterator[None]:
-    """Hold back the signals that interrupt, until the end: a process that has no name yet would be left running."""
+    """Delay the signals that interrupt until the end: a process without a recorded PID would be left running."""
     pending: list[int] = []
     handlers = {}
     for number in (SIGINT, SIGTERM, SIGHUP):
@@ -239,7 +239,7 @@ def signals_held() -> Iterator[None]:
         if callable(handler):
             try:
                 signal(number, lambda signum, _: pending.append(signum))
-            except ValueError:  # not the main thread, and others are not interrupted
+            except ValueError:  # not the main thread; no other thread is interrupted
                 break
             handlers[number] = handler
     try:

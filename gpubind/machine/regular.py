@@ -1,4 +1,4 @@
-"""Open and read regular files that may be hostile: a device is never opened, and a FIFO never waited for."""
+"""Open and read regular files that may be hostile: never open a device, never wait for a FIFO."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 def open_regular(path: str, place: Optional[OpenDirectory] = None) -> OpenFile:
     """Return the regular file *path*, opened.
 
-    *place*: the open directory that it is in; then *path* is its name in there, and no link is followed.
+    *place*: the open directory of the file; then *path* is the name there, and no link is followed.
     Errors: `OSError`, with EISDIR for a directory and EINVAL for another kind; `ValueError` for an impossible path.
     """
     _need_regular((system.stat(path) if place is None else place.lstat(path)).st_mode)
@@ -64,7 +64,7 @@ def _read(path: str, size: int) -> bytes:
 def read_if_there(path: str, limit: int) -> Optional[bytes]:
     """As `read_regular`; None if there is no such file, or if this is root's command and others could change the file.
 
-    A file in a directory that may not be entered is treated as absent: sudo, cron and prologues keep another user's
+    A file in a directory that must not be entered is treated as absent: sudo, cron and prologues keep another user's
     HOME.
     """
     try:

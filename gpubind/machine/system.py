@@ -1,7 +1,7 @@
 """The operating system: the only module that queries it, and the only one that changes files. It loads next to nothing.
 
-Who listens (`listener.recorder`) hears each query with its answer, and each change. An opened file or directory knows
-its path: below an open directory the whole path is reported, by which that directory was opened.
+The memo's recorder (`listener.recorder`) gets each query with its answer, and each change. An open file or directory
+knows its path: queries below an open directory are reported with the whole path by which it was opened.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _OWN = "/proc/self/"
 """No other process can change its links."""
 _LINKS_LIMIT = 200
-"""Links that a real path follows. The kernel follows 40 (path_resolution(7)), so no longer path can be opened."""
+"""The limit of links in a real path. The kernel follows 40 (path_resolution(7)), so no longer path can be opened."""
 
 
 def _heard(kind: str, question: Any, query: Callable[[], T]) -> T:
-    """Return what *query* answers; who listens hears it, or the error."""
+    """Return the result of *query*, and report it or its error to the recorder."""
     recorder = listener.recorder
     if recorder is None:
         return query()
@@ -46,7 +46,7 @@ def _heard(kind: str, question: Any, query: Callable[[], T]) -> T:
 
 
 def _read(path: str, query: Callable[[], T]) -> T:
-    """Return what *query* reads of *path*; who listens hears an error, after which the content is not known."""
+    """Return the result of *query*, and report an error to the recorder: the content of *path* is unknown then."""
     try:
         return query()
     except OSError as error:
@@ -82,7 +82,7 @@ def get_attribute(path: str, name: str) -> bytes:
 
 
 def access(path: str, mode: int, *, effective: bool = False) -> bool:
-    """Return `os.access`, for the *effective* user and groups where the platform can tell."""
+    """Return `os.access`, for the *effective* user and groups where the platform supports that."""
     effective = effective and os.access in os.supports_effective_ids
     question = _absolute(path), mode, effective
     return _heard("access", question, lambda: os.access(path, mode, effective_ids=effective))
@@ -126,9 +126,9 @@ def real_path(path: Path) -> str:
 
 
 def _followed(directory: str, path: str, targets: dict[str, Optional[str]]) -> tuple[str, bool]:
-    """Return where *path* leads from *directory*, and whether no link leads back to itself.
+    """Return where *path* leads from *directory*, and False if a link leads back to itself.
 
-    *targets*: where each link leads; None for those on the way.
+    *targets*: the resolved target of each link; None for links that are being followed.
     """
     directory = "/" if path.startswith("/") else directory
     names = path.split("/")[::-1]
@@ -179,7 +179,7 @@ def open_directory(path: str, flags: int = os.O_RDONLY) -> OpenDirectory:
 
 
 def _opened(path: str, flags: int, open_it: Callable[[], int]) -> int:
-    """Return a descriptor of *path*, which has no links on the way. Who listens hears what is there, and is read."""
+    """Return a descriptor of *path*, which has no links in it, and report the read or write to the recorder."""
     recorder = listener.recorder
     if recorder is None:
         return open_it()
@@ -202,7 +202,7 @@ def _opened(path: str, flags: int, open_it: Callable[[], int]) -> int:
 
 
 class Opened:
-    """An open file or directory, which knows the path that it was opened by. A context manager, which closes it."""
+    """An open file or directory, with the path by which it was opened. A context manager that closes it."""
 
     __slots__ = ("descriptor", "path")
 
@@ -227,7 +227,7 @@ class Opened:
         os.fchmod(self.descriptor, mode)
 
     def attributes(self) -> tuple[str, ...]:
-        """Return the names of its extended attributes. Nothing signs them."""
+        """Return the names of its extended attributes. No trace signs them."""
         listener.mark_uncacheable(f"extended attributes of {self.path}")
         return tuple(os.listxattr(self.descriptor))
 
@@ -248,7 +248,7 @@ class OpenFile(Opened):
         return _read(self.path, lambda: os.pread(self.descriptor, size, offset))
 
     def write(self, data: bytes) -> None:
-        """Write all of *data*, however often that takes."""
+        """Write all of *data*."""
         remaining = memoryview(data)
         while remaining:
             remaining = remaining[os.write(self.descriptor, remaining) :]
@@ -266,7 +266,7 @@ class OpenFile(Opened):
 
 
 class _Stream(io.FileIO):
-    """A file that reports when it cannot be read to its end."""
+    """A file that reports failed reads to the recorder."""
 
     def __init__(self, file: OpenFile) -> None:
         super().__init__(file.descriptor)
@@ -283,7 +283,7 @@ class _Stream(io.FileIO):
 
 
 class OpenDirectory(Opened):
-    """An open directory. Nothing outside of it is reached by a name, whatever is renamed meanwhile."""
+    """An open directory. A name never leads outside of it, whatever is renamed meanwhile."""
 
     __slots__ = ()
 
@@ -298,7 +298,7 @@ class OpenDirectory(Opened):
         return _heard("link", self.at(name), lambda: os.readlink(name, dir_fd=self.descriptor))
 
     def open(self, name: str, flags: int, mode: int = 0o777, *, follow: bool = False) -> OpenFile:
-        """Open *name*; a link is followed only to write, and only with *follow*."""
+        """Open *name*; a link is followed only for writing, and only with *follow*."""
         path, flags = self.at(name), flags if follow else flags | os.O_NOFOLLOW
         return OpenFile(path, _opened(path, flags, lambda: os.open(name, flags, mode, dir_fd=self.descriptor)))
 
@@ -312,12 +312,12 @@ class OpenDirectory(Opened):
         return _read(self.path, lambda: os.listdir(self.descriptor))
 
     def rename(self, old: str, new: str) -> None:
-        """Give the file *old* the name *new*, whatever had it."""
+        """Rename the file *old* to *new*, replacing any file of that name."""
         _changes(self.at(new))
         os.rename(old, new, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
 
     def link(self, old: str, new: str) -> None:
-        """Give the file *old* another name, which nothing has."""
+        """Give the file *old* the additional name *new*. Errors: `FileExistsError` if *new* exists."""
         _changes(self.at(new))
         os.link(old, new, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor, follow_symlinks=False)
 
@@ -332,13 +332,13 @@ class OpenDirectory(Opened):
         fcntl.flock(self.descriptor, fcntl.LOCK_EX)
 
     def entries(self) -> list[os.DirEntry[str]]:
-        """Return what is in it. Nothing signs that."""
+        """Return its entries. No trace signs them."""
         listener.mark_uncacheable(f"the entries of {self.path}")
         with os.scandir(self.descriptor) as entries:
             return list(entries)
 
 
-# Changes, after which no answer is kept.
+# Changes, after which no answer is stored.
 
 
 def _changes(path: str) -> None:
@@ -382,7 +382,7 @@ def rmdir(path: str) -> None:
 
 
 def remove_tree(path: str) -> None:
-    """Remove as much of the directory *path* as can be removed."""
+    """Remove the directory *path*, as far as possible."""
     import shutil  # loads compressors
 
     _changes(path)
@@ -390,25 +390,25 @@ def remove_tree(path: str) -> None:
 
 
 def random_name() -> str:
-    """Return 32 random digits."""
+    """Return 32 random hexadecimal digits."""
     return os.urandom(16).hex()
 
 
 def token() -> str:
-    """Return a name that no other process has."""
+    """Return a name that no other process uses."""
     return f"{os.getpid()}-{os.urandom(4).hex()}"
 
 
-# The caller: what is in the name of a memo, or in the environment.
+# The caller: facts in the name of a memo, or in the environment.
 
 
 def environ() -> Mapping[str, str]:
-    """Return the environment of this process. Who listens hears which variables are read."""
+    """Return the environment of this process. The recorder gets the names of the variables that are read."""
     return os.environ if listener.recorder is None else listener.recorder.environ
 
 
 def set_variable(name: str, value: Optional[str]) -> None:
-    """Give the variable *name* of this process a *value*, for modules that read it themselves; None unsets it."""
+    """Set the variable *name* of this process to *value*, for modules that read it themselves; None unsets it."""
     if value is None:
         os.environ.pop(name, None)
     else:
@@ -423,7 +423,7 @@ def user(uid: int) -> pwd.struct_passwd:
 
 
 def user_called(name: str) -> tuple[int, tuple[int, ...]]:
-    """Return the number of the user *name*, and the groups, in order. Errors: `KeyError`, `ValueError`."""
+    """Return the ID of the user *name*, and the groups, in order. Errors: `KeyError`, `ValueError`."""
     listener.mark_uncacheable("a user is asked about")
     import pwd
 
@@ -480,7 +480,7 @@ def is_in_front(descriptor: int) -> bool:
 
 
 def drop_output() -> None:
-    """Let standard output go nowhere: what is still buffered would fail again at exit."""
+    """Redirect standard output to /dev/null: flushing what is still buffered would fail again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
@@ -490,13 +490,13 @@ def write_error(text: bytes) -> None:
 
 
 def pipe() -> tuple[OpenFile, OpenFile]:
-    """Return the end of a pipe to read from, and that to write to."""
+    """Return the read end and the write end of a new pipe."""
     read, write = os.pipe()
     return OpenFile("a pipe", read), OpenFile("a pipe", write)
 
 
 def temporary_file() -> IO[bytes]:
-    """Return a new file without a name."""
+    """Return a new unnamed file."""
     import tempfile
 
     listener.mark_uncacheable("a temporary file")
@@ -504,7 +504,7 @@ def temporary_file() -> IO[bytes]:
 
 
 def named_temporary_file(suffix: str) -> IO[bytes]:
-    """Return a new file, which is removed when it is closed."""
+    """Return a new file that is removed when it is closed."""
     import tempfile
 
     listener.mark_uncacheable("a temporary file")
@@ -512,7 +512,7 @@ def named_temporary_file(suffix: str) -> IO[bytes]:
 
 
 def same_file(file: IO[bytes], label: str) -> OpenFile:
-    """Return what *file* has opened, called *label*, for when *file* is closed."""
+    """Return a duplicate of *file*, called *label*, that stays open when *file* is closed."""
     return OpenFile(label, os.dup(file.fileno()))
 
 

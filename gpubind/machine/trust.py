@@ -1,7 +1,7 @@
-"""Decide which files root's command trusts, whatever HOME, XDG_*, TMPDIR and PATH name: those that only root changes.
+"""Decide which files root's command trusts, whatever HOME, XDG_*, TMPDIR and PATH name: those only root can change.
 
-A FUSE file system that a user has mounted reports the owners that this user likes: nothing there is root's. An ordinary
-user's command can do no more than that user, and trusts all files.
+A FUSE file system that a user has mounted can report any owner, so no file there counts as root's. An ordinary user's
+command has only that user's rights, and trusts all files.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ def _uid_map() -> bytes:
 
 
 def is_trusted_path(path: str) -> bool:
-    """Return whether this process may use *path*: as root, only if others cannot change it."""
+    """Return whether this process may use *path*: root may only if others cannot change it."""
     return not acts_as_root() or writable_by_others(path) is None
 
 
 def trusted_environ(names: Iterable[str]) -> dict[str, str]:
-    """Return the variables *names* of this process; as root, without paths that others could change."""
+    """Return the variables *names* of this process; for root, without paths that others could change."""
     environ = system.environ()
     variables = {name: environ[name] for name in names if name in environ}
     return {name: value for name, value in variables.items() if not value.startswith("/") or is_trusted_path(value)}
 
 
 def writable_by_others(path: str, root: str = "", *, within: bool = False) -> Optional[str]:
-    """Return the first directory, link or file on the way to *path*, below *root*, that not only root can change.
+    """Return the first directory, link or file on the way to *path*, below *root*, that others than root can change.
 
-    *within*: files in *path* will be used, so that it must not be a sticky directory either.
+    *within*: *path* is a directory whose files will be used, so that it must not be a sticky directory either.
     """
     parts = _parts(path, root)
     for part, stat_result in parts:
@@ -72,9 +72,9 @@ def writable_by_others(path: str, root: str = "", *, within: bool = False) -> Op
 
 
 def unreadable_by_others(path: str, root: str = "") -> Optional[str]:
-    """Return the first part of the way to *path*, below *root*, that only some users may enter or read.
+    """Return the first directory on the way to *path*, below *root*, or *path*, that only some users may enter or read.
 
-    A user who sets a variable of root's command, as by `sudo -E`, reads the answer, but maybe not the file.
+    A user who sets a variable of root's command, as by `sudo -E`, can read the answer, but perhaps not the file.
     """
     stat_result: Optional[os.stat_result] = None
     part = path
@@ -85,9 +85,9 @@ def unreadable_by_others(path: str, root: str = "") -> Optional[str]:
 
 
 def why_not_shareable(path: str) -> Optional[str]:
-    """Return why files in the directory *path* are not for the containers of all users for months; None if they are.
+    """Return why all users' containers cannot use files in the directory *path* for months; None if they can.
 
-    Only root may change it, what is above it, and add to it, unlike /tmp; all users may enter it.
+    Only root may change it and the directories above it, and add files, unlike in /tmp; all users may enter it.
     """
     for part, stat_result in _parts(path):
         if stat_result is None or stat_result.st_uid != 0 or _is_open_to_all(stat_result):
@@ -98,14 +98,14 @@ def why_not_shareable(path: str) -> Optional[str]:
 
 
 def _is_open_to_all(stat_result: os.stat_result) -> bool:
-    """Return whether others may write to it; the mode of a link has no meaning."""
+    """Return whether others may write to it. The mode of a link has no meaning."""
     return bool(stat_result.st_mode & _OTHERS_MAY_WRITE) and not stat.S_ISLNK(stat_result.st_mode)
 
 
 def _true_facts(path: str, stat_result: os.stat_result, trusted_devices: set[int]) -> Optional[os.stat_result]:
-    """Return the facts of *path*, which were *stat_result* before; None if they may be what a user likes.
+    """Return the current facts of *path*, whose earlier ones are *stat_result*; None if a user can forge its owner.
 
-    *trusted_devices*: devices whose owners are true, to which that of *path* is added. Without /proc no other is true.
+    *trusted_devices*: devices with believed owners; that of *path* is added. Without /proc no further one is believed.
     Errors: `HostReadError` (code `unreadable-file`).
     """
     noted("device", path, (stat_result.st_dev,))
@@ -130,8 +130,8 @@ def _true_facts(path: str, stat_result: os.stat_result, trusted_devices: set[int
 def _parts(path: str, root: str = "") -> list[tuple[str, Optional[os.stat_result]]]:
     """Return each directory, link and file on the way to *path*, with its facts.
 
-    The facts are None if they are forbidden, or if a user's FUSE file system reports them. Links are followed as for a
-    process whose root directory is *root*.
+    The facts are None if they are forbidden or a user can forge them. Links are followed as for a process whose root
+    directory is *root*.
     """
     parts: list[tuple[str, Optional[os.stat_result]]] = _parts(root) if root else [("/", system.lstat("/"))]
     trusted_devices = {system.lstat("/").st_dev}

@@ -1,6 +1,6 @@
 """Write files that are complete or absent, into directories that no other user can exchange meanwhile.
 
-A file is written under a random name, which it keeps until it is complete. Errors: `OSError`.
+A file has a random name until it is complete. Errors: `OSError`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from gpubind.machine.answers import read_up_to
 from gpubind.machine.system import OpenDirectory
 
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-"""Errors of a file system without hard links."""
+"""The errors of a file system without hard links."""
 
 
 def replace(
     place: OpenDirectory, name: str, data: bytes, mode: Optional[int] = None, owner: Optional[tuple[int, int]] = None
 ) -> None:
-    """Write *data* to the file *name* in the open directory *place*. It is replaced as a whole, or not at all.
+    """Write *data* to the file *name* in the open directory *place*, atomically.
 
     *mode*: its permissions; None for those of a new file. *owner*: user and group; None for the caller's.
     Errors: `OSError`.
@@ -39,7 +39,7 @@ def make_ours(directory: str, mode: int) -> OpenDirectory:
         parent = os.path.dirname(directory)
         if not system.is_directory(parent):
             make_ours(parent, mode).close()
-        # If it exists now, it was just made, or is not a directory: opening it fails then.
+        # If it exists now, another process has just made it, or it is not a directory: then opening it fails.
         with contextlib.suppress(FileExistsError):
             system.mkdir(directory, mode)
             is_new = True
@@ -50,19 +50,18 @@ def make_ours(directory: str, mode: int) -> OpenDirectory:
 
 
 def put(directory: str, name: str, data: bytes, mode: int) -> str:
-    """Return the file *name* in *directory* with *data*, written if it is missing. *mode* is for a new directory."""
+    """Write *data* to the file *name* in *directory* if missing; return its path. *mode* is for a new directory."""
     with make_ours(directory, mode) as place:
         if not _holds(place, name, data):
-            with _part(place, data, 0o444) as part:  # whatever the umask says: a container's user may be another one
+            with _part(place, data, 0o444) as part:  # whatever the umask is: a container's user may be another one
                 _name(place, part, name, data)
     return f"{directory}/{name}"
 
 
 def _open_ours(path: str) -> OpenDirectory:
-    """Return *path*, opened, so that it cannot be exchanged any more. Errors: `OSError`."""
     place = system.open_directory(path, os.O_RDONLY | os.O_NOFOLLOW)
     stat_result = place.facts()
-    # A directory in /tmp may have been made by another user, as a trap.
+    # Another user may have made a directory in /tmp as a trap.
     if stat_result.st_uid != system.effective_user() or stat_result.st_mode & 0o022:
         place.close()
         raise PermissionError(errno.EACCES, "it belongs to another user, or others may write to it")
@@ -73,7 +72,7 @@ def _open_ours(path: str) -> OpenDirectory:
 def _part(
     place: OpenDirectory, data: bytes, mode: Optional[int], owner: Optional[tuple[int, int]] = None
 ) -> Iterator[str]:
-    """Yield the random name of a new file with *data* in the directory *place*, which is removed in the end.
+    """Yield the random name of a new file with *data* in the directory *place*; remove that name in the end.
 
     *mode*, *owner*: as for `replace`.
     """
@@ -107,7 +106,6 @@ def _name(place: OpenDirectory, part: str, name: str, data: bytes) -> None:
 
 
 def _holds(place: OpenDirectory, name: str, data: bytes) -> bool:
-    """Return whether *name* is a regular file with *data* that only the caller can change."""
     try:
         with place.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC) as file:
             stat_result = file.facts()

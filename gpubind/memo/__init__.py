@@ -1,8 +1,7 @@
-"""The memo: the answer of the last equal question, and whether it still holds. `answer.serve` is the entry.
+"""The memo: the answer of the last equal command, and whether it still holds. Entry: `answer.serve`.
 
-`answer` runs before everything and loads next to nothing: `questions` are the kinds of questions and how each is asked
-again, `files` the directories of memos. `recorder` writes down what a command asks of this machine, with the reports of
-`gpubind.machine.listener`, in a `trace`. `filesystems` decides whose times are true. `storing` keeps the answer with
-its trace, `versions` what programs print as their version.
-docs/decisions/0011-memo.md says why it is right.
+`answer` runs before everything else and loads next to nothing. `questions`: the kinds of questions, and how each is
+asked again. `files`: the directories of memos. `recorder` records a command's queries of this machine in a `trace`.
+`filesystems` decides which file systems have true times. `storing` stores the answer with its trace, `versions` the
+versions that programs print. docs/decisions/0011-memo.md says why it is right.
 """

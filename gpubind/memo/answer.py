@@ -1,7 +1,7 @@
-"""Give the answer that was given before, if each question that it was made from still has the same answer.
+"""Give the stored answer of an equal command, if each question of its trace still has the same answer.
 
-This runs before any other part of gpubind. A memo that cannot be read, is damaged, or belongs to another user is as
-good as none, and is not reported.
+This runs before any other part of gpubind. A memo that cannot be read, is damaged, or belongs to another user is
+ignored without a message.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn, Optional, Union
 
     Start = tuple[str, tuple[str, ...], dict[str, str]]
-    """A program's path, words and environment."""
+    """A program's path, arguments and environment."""
 
 COMMANDS = ("plan", "check", "exec", "run", "shell", "wrap")
 SWITCH = "GPUBIND_MEMO"
 ARGS_LIMIT = 64
-"""The most words that a stored beginning of a command line may have."""
+"""The limit of arguments in a stored beginning of a command line."""
 _SIGPIPE, _SIGXFSZ = 13, 25
 _VARIABLES = (
     *("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
     *("AMD_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"),
     *("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "PATH", "HOME", "PWD", "LD_LIBRARY_PATH"),
 )
-"""Variables that often differ between starts on one machine: each value has its memo. The trace decides."""
+"""Variables that often differ between starts on one machine: each value has its own memo. The trace decides."""
 
 
 class Unfinished:
-    """An answer of which the user got a part: a document could not be written, or the program not be started."""
+    """An answer that was given in part: a document could not be written, or the program not be started."""
 
     def __init__(self, error: OSError, start: Optional[Start] = None) -> None:
         self.error = error
@@ -44,15 +44,15 @@ class Unfinished:
 
 
 def is_on() -> bool:
-    """Return whether anything is kept: the user may turn it off, and a program with rights of others keeps nothing."""
+    """Return whether answers are stored: the user may turn it off; set-user-id and set-group-id programs store none."""
     is_on = os.environ.get(SWITCH, "").lower() not in ("off", "0", "no", "false")
     return is_on and os.getuid() == os.geteuid() and os.getgid() == os.getegid() and sys.stdout is not None
 
 
 def memo_keys(args: Sequence[str]) -> tuple[str, ...]:
-    """Return the names that a memo for *args* may have: one for each beginning of them, and last the one for all.
+    """Return the possible names of a memo for *args*: one for each beginning of them, and last the one for all.
 
-    Return none for a command that has no memos, or where they are turned off.
+    Return none for a command without memos, or where memos are turned off.
     """
     if not args or args[0] not in COMMANDS or not is_on():
         return ()
@@ -77,9 +77,9 @@ def memo_keys(args: Sequence[str]) -> tuple[str, ...]:
 
 
 def serve(args: Sequence[str], keys: tuple[str, ...]) -> Union[int, str, Unfinished]:
-    """Answer *args* by a memo, and return the exit code; another program that takes over does not return.
+    """Answer *args* from a memo, and return the exit code; do not return if another program takes over.
 
-    Return the reason as a text if no memo serves.
+    If no memo serves, return the reason as text.
     """
     opened = open_place()
     if opened is None:
@@ -90,7 +90,7 @@ def serve(args: Sequence[str], keys: tuple[str, ...]) -> Union[int, str, Unfinis
         for number, key in enumerate(keys):
             memo = read_memo(place, key, secret)
             trailing_args = tuple(args[number + 1 :]) if number < ARGS_LIMIT else ()
-            # A memo of a whole line is for that line only; one of its beginning is for any command after it.
+            # A memo of a whole line serves only that line; one of a beginning serves any command after it.
             if memo is None or (trailing_args if memo["rest"] is None else trailing_args[:1] in ((), ("--",))):
                 continue
             changed = first_change(memo["trace"])
@@ -103,7 +103,7 @@ def serve(args: Sequence[str], keys: tuple[str, ...]) -> Union[int, str, Unfinis
 
 
 def callers_environ() -> dict[str, str]:
-    """Return the environment of this process without the LC_CTYPE that Python sets for itself, before anything runs."""
+    """Return the environment of this process without the LC_CTYPE that Python sets for itself at its start."""
     environ = dict(os.environ)
     if run_query("locale", ""):
         del environ["LC_CTYPE"]
@@ -111,7 +111,7 @@ def callers_environ() -> dict[str, str]:
 
 
 def become(path: str, argv: tuple[str, ...], environ: Mapping[str, str]) -> NoReturn:
-    """Replace this process by the program *path*. Python ignores two signals, which the program must not.
+    """Replace this process by the program *path*, with the two signals restored that Python ignores.
 
     Errors: `OSError`.
     """
@@ -123,7 +123,6 @@ def become(path: str, argv: tuple[str, ...], environ: Mapping[str, str]) -> NoRe
 
 
 def _answer(memo: dict[str, Any], trailing_args: tuple[str, ...]) -> Union[int, Unfinished]:
-    """Give the answer of *memo*: print what was printed, then exit or become the program that takes over."""
     try:
         for text in (*(["memo: served\n"] if memo["verbose"] else []), *memo["printed"]):
             _print(text)
@@ -142,7 +141,6 @@ def _answer(memo: dict[str, Any], trailing_args: tuple[str, ...]) -> Union[int, 
 
 
 def _print(text: Union[str, bytes]) -> None:
-    """Write a document to standard output, as bytes; or a line to standard error, where that can be written."""
     if isinstance(text, bytes):
         sys.stdout.buffer.write(text)
         sys.stdout.flush()
@@ -165,7 +163,6 @@ def _rights() -> tuple[bytes, ...]:
 
 
 def _code() -> tuple[Any, ...]:
-    """Return the version of gpubind, and the directory that its modules are loaded from."""
     from gpubind import __version__
 
     try:

@@ -1,6 +1,6 @@
-"""Remember what was read of content that never changes, by a name that stands for it.
+"""Remember the facts of content that never changes, under a name that identifies the content.
 
-It is believed under the same conditions as a memo, as long as gpubind's own code is the same.
+They are believed under the same conditions as a memo, as long as gpubind's own code is the same.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from gpubind.memo.trace import Trace
 
 
 def content_name(text: str) -> str:
-    """Return the name under which the content that *text* stands for is remembered."""
+    """Return the name under which the facts of the content that *text* identifies are remembered."""
     return f"content-{digest(text.encode('utf-8', 'surrogateescape')).hex()}"
 
 
 def known_content(name: str) -> dict[str, Any]:
-    """Return what is remembered under *name*; empty if nothing is."""
+    """Return the facts remembered under *name*; empty if there are none."""
     opened = files.open_place()
     if opened is None:
         return {}
@@ -39,9 +39,9 @@ def known_content(name: str) -> dict[str, Any]:
 
 
 def keep_content(name: str, content: dict[str, Any]) -> None:
-    """Remember *content* under *name*, with what another command has remembered meanwhile. Errors: `OSError`."""
+    """Remember *content* under *name*, merged with what other commands have stored meanwhile. Errors: `OSError`."""
     trace = Trace()
-    note_modules(trace, with_packages=False)  # what others unpack is the same in each of their versions
+    note_modules(trace, with_packages=False)  # packages unpack to the same content in each version
     if trace.refused is not None:
         return
     others = known_content(name)

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from typing import Any, Optional
 
 FORM = b"gpubind memo 3\n"
-"""The first bytes of a memo: another form has another number."""
+"""The first bytes of a memo; each version of the form has its number."""
 SIZE_LIMIT = 8 << 20
 ROOTS_DIRECTORY = "/run/gpubind"
-"""Root's memos and secret last as long as the machine runs, and so does what they were made from."""
+"""The directory of root's memos and secret: like their inputs, they last as long as the machine runs."""
 SECRET = "memo.key"
 SECRET_SIZE = 32
 
@@ -54,9 +54,9 @@ def _below(places: tuple[tuple[str, str], ...]) -> Iterator[str]:
 
 
 def open_directory(path: str, others: int = 0o077) -> Optional[int]:
-    """Return the directory *path*, opened, if it is the caller's and no other user could have put it there.
+    """Return the directory *path*, opened; None if another user could have put it there.
 
-    *others*: what others may not do in it; by default, anything.
+    *others*: the rights that other users must not have on it; by default, any.
     """
     try:
         place = posix.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -81,9 +81,9 @@ def _above(path: str) -> list[str]:
 
 
 def is_closed(directory: str) -> bool:
-    """Return whether only root and the caller may write to *directory*: not to /tmp, whose sticky bit lets others in.
+    """Return whether only root and the caller may write to *directory*; in /tmp the sticky bit does not suffice.
 
-    A group with only its user, by the convention of equal numbers, is that user.
+    A group with the ID of its only user, by convention, counts as that user.
     """
     try:
         stat_result = posix.stat(directory)
@@ -115,13 +115,12 @@ def read_secret() -> Optional[bytes]:
 
 
 def read_memo(place: int, name: str, secret: bytes) -> Optional[dict[str, Any]]:
-    """Return the memo *name*; None if it is not there, not ours, or not whole."""
+    """Return the memo *name*; None if it is missing, not the caller's, or incomplete."""
     data = _read(place, name, SIZE_LIMIT)
     return None if data is None else unpacked(data, name, secret)
 
 
 def _read(place: int, name: str, limit: int) -> Optional[bytes]:
-    """Return the file *name* in the directory *place*; None if it is missing, too large, or of others, too."""
     try:
         file = posix.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place)
     except OSError:
@@ -151,7 +150,7 @@ def packed(memo: dict[str, Any], name: str, secret: bytes) -> bytes:
 
 
 def unpacked(data: bytes, name: str, secret: bytes) -> Optional[dict[str, Any]]:
-    """Return the memo in *data*; None unless it is whole and its owner's: marshal trusts its input."""
+    """Return the memo in *data*; None unless its checksum is right: marshal trusts its input."""
     head = len(FORM) + DIGEST_SIZE
     body = data[head:]
     memo: Optional[dict[str, Any]] = None

@@ -1,4 +1,4 @@
-"""Decide which file systems keep true times of changes."""
+"""Decide which file systems keep true modification times."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from gpubind.machine.mounts import MOUNTS, text_of
 Trust = Literal["times", "opened", "none"]
 
 _BLOCK = {**dict.fromkeys(("ext2", "ext3", "ext4"), "ext4"), "f2fs": "f2fs", "xfs": "xfs"}
-"""File systems of a block device, each with its directory in /sys/fs: that has one more for each mounted device."""
+"""File systems of block devices, with their directory in /sys/fs, which contains one for each mounted device."""
 _IN_MEMORY = ("devtmpfs", "ramfs", "tmpfs")
-"""Their times are the kernel's own: no file of another one has the same."""
+"""Their times are the kernel's own: no file of another file system has the same times."""
 _HONEST = (*_BLOCK, *_IN_MEMORY, "bcachefs", "btrfs", "overlay", "zfs")
 _DEVICES = "/sys/dev/block"
 YOUNG_NS = 20_000_000
-"""A file that was written less than this before it was signed could be written again without showing: file systems
-count time in steps of up to 10 ms. git calls such an entry racily clean."""
+"""A file written less than this before it was signed can be written again with the same times: file systems count time
+in steps of up to 10 ms. git calls such an entry racily clean."""
 _COARSE_NS = 2_000_000_000
-"""The same where times are whole seconds."""
+"""The same if times are whole seconds."""
 SKEW_NS = 60_000_000_000
-"""The same where a server has the clock, which may be late."""
+"""The same if times are those of a server, whose clock may be late."""
 _NETWORK = ("afs", "beegfs", "ceph", "cifs", "gpfs", "lustre", "nfs", "nfs4", "panfs", "smb3", "wekafs")
-"""Their times are true of a file that is opened: before, a node may answer from its cache."""
+"""The network file systems: times are true only of an opened file, since a node may answer others from its cache."""
 
 
 Question = tuple[str, Any]
@@ -43,7 +43,7 @@ class MountedFileSystem(NamedTuple):
     source: str
     options: str
     line: tuple[str, str]
-    """What distinguishes it in mountinfo, except numbers that differ between namespaces."""
+    """The parts of its line in mountinfo that identify it, without numbers that differ between namespaces."""
 
 
 class FileSystems:
@@ -57,10 +57,10 @@ class FileSystems:
         self._known: dict[MountedFileSystem, Optional[tuple[Question, ...]]] = {}
 
     def trust(self, path: str, device: int) -> Trust:
-        """Return what is to be believed of the times of *path* on *device*: where nothing is, content is compared.
+        """Return which times of *path* on *device* can be believed; with `none`, contents are compared.
 
-        A squashfs, a FUSE file system, /proc: another file may have the very times of the one that was there. So may
-        one of a file system of which nothing tells that it is still the same one.
+        On a squashfs, a FUSE file system, /proc: a replaced file may have the same times. So may one on a file system
+        that no question identifies.
         """
         mount = self._mount(path, device)
         if mount is None or self.standing(path, device) is None:
@@ -68,9 +68,9 @@ class FileSystems:
         return "opened" if mount.kind in _NETWORK else "times"
 
     def standing(self, path: str, device: int) -> Optional[tuple[Question, ...]]:
-        """Return the questions whose answers change when another file system is mounted in place of that of *path*.
+        """Return the questions whose answers change when another file system replaces that of *path*.
 
-        Return None if there are none, or if its times are not to be trusted.
+        Return None if there are none, or if its times cannot be believed.
         """
         mount = self._mount(path, device)
         if mount is not None and mount not in self._known:
@@ -80,7 +80,7 @@ class FileSystems:
     def _standing(
         self, mount: MountedFileSystem, above: frozenset[MountedFileSystem]
     ) -> Optional[tuple[Question, ...]]:
-        """Return the same for *mount*, on which the overlays *above* lie."""
+        """As `standing`, for *mount*; *above*: the overlays of which it is a layer."""
         if mount.kind in _IN_MEMORY:
             return ()
         if mount.kind in _BLOCK:
@@ -94,11 +94,11 @@ class FileSystems:
             below = self._below(layer, above | {mount})
             if below is None and mount.place:
                 return None
-            questions += below or ()  # the layers of a container are out of its sight, and stay as long as it lives
+            questions += below or ()  # a container does not see its own layers, which last as long as it runs
         return questions
 
     def _below(self, directory: str, above: frozenset[MountedFileSystem]) -> Optional[tuple[Question, ...]]:
-        """Return the same for the *directory* of a layer: an overlay is as honest as its layers."""
+        """As `standing`, for the *directory* of a layer: an overlay is as honest as its layers."""
         if not directory.startswith("/") or not _exists(directory):
             return None
         mount = self._at(system.real_path(directory), above)
@@ -109,7 +109,7 @@ class FileSystems:
         return self._by_device.get(device) or self._at(path)
 
     def _at(self, path: str, without: frozenset[MountedFileSystem] = frozenset()) -> Optional[MountedFileSystem]:
-        """Return what is mounted at *path*, or last above it."""
+        """Return the mount that contains *path*, except those in *without*."""
         at = (mount for mount in self._by_place if f"{path}/".startswith(f"{mount.place}/"))
         return next((mount for mount in at if mount not in without), None)
 
@@ -126,12 +126,11 @@ def _mount(line: str) -> MountedFileSystem:
 
 
 def _unescaped(text: str) -> str:
-    r"""Return *text* of mountinfo as it is: white space and backslashes stand as `\040` there."""
+    r"""Return *text* of mountinfo without its escapes: white space and backslashes are written as `\040` there."""
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
 
 
 def _device_name(device: int) -> str:
-    """Return the kernel's name of a block device; empty if it has none."""
     try:
         return os.path.basename(posix.readlink(f"{_DEVICES}/{os.major(device)}:{os.minor(device)}"))
     except OSError:
@@ -157,13 +156,13 @@ def _exists(path: str) -> bool:
 
 
 def _inode_of(directory: str, name: str) -> Optional[tuple[Question, ...]]:
-    """Return the question about the inode of *name* in *directory* of sysfs, which is unique; None if it is missing."""
+    """Return the question for the inode of *name* in *directory* of sysfs: inodes are unique there; None if missing."""
     path = f"{directory}/{name}"
     return (("inode", path),) if name and _exists(path) else None
 
 
 def _layers(options: str) -> list[str]:
-    """Return the layers of an overlay. Source: Documentation/filesystems/overlayfs.rst."""
+    """Source: Documentation/filesystems/overlayfs.rst."""
     pairs = [option.partition("=") for option in re.split(r"(?<!\\),", _unescaped(options))]
     lower = [value for name, _, value in pairs if name == "lowerdir"]
     single = [value for name, _, value in pairs if name in ("lowerdir+", "datadir+", "upperdir")]
@@ -172,7 +171,7 @@ def _layers(options: str) -> list[str]:
 
 
 def is_young(stat_result: os.stat_result, now: int, trust: Trust) -> bool:
-    """Return whether a file was written so shortly before *now* that another write would have the same times."""
+    """Return whether a file was written so shortly before *now* that another write could have the same times."""
     last = max(stat_result.st_ctime_ns, stat_result.st_mtime_ns if stat_result.st_mtime_ns <= now else 0)
     step = SKEW_NS if trust == "opened" else YOUNG_NS if stat_result.st_ctime_ns % 1_000_000_000 else _COARSE_NS
     return last > now - step

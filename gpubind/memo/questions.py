@@ -1,6 +1,6 @@
 """The kinds of questions of a trace, and how each is asked again, as cheaply as possible.
 
-What runs before it is known whether a memo serves imports nothing that the interpreter does not load by itself.
+Until a memo is known to serve, nothing is imported that the interpreter does not load by itself.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from typing import Any, Optional
 
 TEXT_LIMIT = 1 << 20
-"""Bytes of a file that are compared by content."""
+"""The limit of a file compared by content, in bytes."""
 OWN_ENVIRON = "/proc/self/environ"
-"""The environment as the interpreter got it."""
+"""The environment at the start of the interpreter."""
 DIGEST_SIZE = 20
 OWN_FILES = "/proc/self/fd"
-"""Each opened file of this process, as a link to where it is."""
+"""The open files of this process, as links to their paths."""
 _OWN = "/proc/self/"
 _OUTPUT_LIMIT = 16 << 20
-"""Bytes of what a program prints."""
+"""The limit of a program's output, in bytes."""
 _OUTPUT_MS = 10_000
-"""How long it may print nothing."""
+"""The limit of a pause in its output."""
 _ELSEWHERE = -1
-"""In the place of the number of an error: the path leads to something else than it did, and no answer is like that."""
+"""An error number that equals no answer: the path leads elsewhere than before."""
 _READ_ONLY = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -42,7 +42,7 @@ def digest(data: bytes, key: bytes = b"") -> bytes:
 
 
 def hash_of(value: Optional[str]) -> Optional[bytes]:
-    """Return a variable's value as a trace has it: no secret goes into a memo."""
+    """Return a variable's value as a trace stores it: hashed, so that no secret goes into a memo."""
     return value if value is None else digest(value.encode("utf-8", "surrogateescape"))
 
 
@@ -61,7 +61,7 @@ def signature(stat_result: os.stat_result) -> tuple[int, ...]:
 
 
 def run_query(kind: str, question: Any) -> Any:
-    """Return the answer to *question* now; the number of the error where it cannot be answered."""
+    """Return the current answer to *question*; the error number if it cannot be answered."""
     try:
         return ASKED[kind](question)
     except OSError as error:
@@ -69,9 +69,9 @@ def run_query(kind: str, question: Any) -> Any:
 
 
 def first_change(trace: dict[str, Any]) -> Optional[str]:
-    """Return the first question of *trace* that has another answer now; None if all have the same."""
+    """Return the first question of *trace* whose answer has changed; None if there is none."""
     for kind, questions in trace.items():
-        if kind not in ASKED:  # gpubind itself is another
+        if kind not in ASKED:  # another version of gpubind wrote it
             return kind
         for question, answer in questions.items():
             if run_query(kind, question) != answer:
@@ -80,7 +80,7 @@ def first_change(trace: dict[str, Any]) -> Optional[str]:
 
 
 def _require_path(file: int, path: str) -> None:
-    """Errors: `OSError` unless the opened *file* is at *path* itself: else a link on the way was followed."""
+    """Errors: `OSError` unless the opened *file* is at *path*: else a link on the way was followed."""
     expected = path
     if path.startswith(_OWN):
         expected = f"/proc/{posix.readlink(_OWN[:-1])}/{path[len(_OWN) :]}"
@@ -89,10 +89,10 @@ def _require_path(file: int, path: str) -> None:
 
 
 def _open(path: str, *, by_name: bool = False) -> int:
-    """Return the regular file *path*, opened; a trace has paths without links. Errors: `OSError`.
+    """Return the regular file *path*, opened; paths of a trace contain no links. Errors: `OSError`.
 
-    It is checked before it is opened: a device, a FIFO or a file elsewhere, to which another user has meanwhile put a
-    link, is never opened. *by_name*: the facts of a network file system are accurate only then.
+    The file is checked before it is opened: a device, a FIFO or a file elsewhere, to which another user has meanwhile
+    put a link, is never opened. *by_name*: the facts of a network file system are accurate only then.
     """
     seen = posix.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -113,7 +113,7 @@ def _open(path: str, *, by_name: bool = False) -> int:
 
 
 def _opened(path: str) -> tuple[int, ...]:
-    """Return the signature of a file on a network file system: its times are true only once it is opened."""
+    """On a network file system the times of a file are accurate only once it is opened."""
     file = _open(path, by_name=True)
     try:
         return signature(posix.fstat(file))
@@ -122,7 +122,7 @@ def _opened(path: str) -> tuple[int, ...]:
 
 
 def _content(path: str) -> tuple[Any, ...]:
-    """Return the hash and the permissions of a file; nothing if it is too large."""
+    """Return the hash, mode and owner of a file; an empty tuple if it is too large."""
     file = _open(path)
     try:
         stat_result, data = posix.fstat(file), b""
@@ -147,11 +147,8 @@ def _names(path: str) -> bytes:
 
 
 def _mounted(question: tuple[str, str]) -> bool:
-    """Return whether a file system of that device, place, source and options is mounted.
-
-    Source: proc_pid_mountinfo(5).
-    """
-    from gpubind.machine.mounts import MOUNTS, text_of  # most traces have no such question
+    """Source: proc_pid_mountinfo(5)."""
+    from gpubind.machine.mounts import MOUNTS, text_of  # rarely needed
 
     head, tail = (part.encode("utf-8", "surrogateescape") for part in question)
     return any(line.endswith(tail) and head in line for line in text_of(MOUNTS).split(b"\n"))
@@ -178,7 +175,7 @@ def _user(uid: int) -> Optional[tuple[Any, ...]]:
 
 
 def _own_locale(_: str) -> bool:
-    """Return whether Python has set LC_CTYPE for itself (PEP 538), which no container is to inherit."""
+    """Return whether Python has set LC_CTYPE for itself (PEP 538): no container may inherit that."""
     if os.environ.get("LC_CTYPE") != "C.UTF-8":
         return False
     from gpubind.machine.mounts import text_of
@@ -190,9 +187,9 @@ def _own_locale(_: str) -> bool:
 
 
 def _output(question: tuple[str, tuple[str, ...], tuple[str, ...], tuple[tuple[str, str], ...]]) -> Optional[bytes]:
-    """Return the hash of what a program prints, which may be asked last: its variables have the values of that time.
+    """Return the hash of a program's output; None if it fails. It must be asked last: it uses the current variables.
 
-    Return None if it fails. Errors: `OSError`, also if it takes too long.
+    Errors: `OSError`, also if it takes too long.
     """
     from _signal import SIGKILL, SIGPIPE, SIGXFSZ  # type: ignore[import-not-found]  # `signal` is slow
     from select import POLLIN, poll
@@ -232,7 +229,7 @@ def _output(question: tuple[str, tuple[str, ...], tuple[str, ...], tuple[tuple[s
 ASKED: dict[str, Callable[[Any], Any]] = {
     "lstat": lambda path: facts(posix.lstat(path)),
     "stat": lambda path: facts(posix.stat(path)),
-    "link": lambda path: posix.readlink(path),  # noqa: PLW0108 - by its name, when it is asked
+    "link": lambda path: posix.readlink(path),  # noqa: PLW0108 - looked up at each call
     "written": lambda path: signature(posix.stat(path)),
     "inode": lambda path: (posix.stat(path).st_ino,),
     "mounted": _mounted,
@@ -250,7 +247,7 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "locale": _own_locale,
     "output": _output,
 }
-"""Every kind of question, and how it is asked again. "written" is a file or a directory by its times, where the file
-system keeps honest ones; "inode" and "mounted" tell whether that is still the same file system. "device" and "owner"
-tell whether a user's FUSE file system reports the owner of a file. "output" comes last: a program is only asked again
-when all that decides which one it is, and what it gets, is as it was."""
+"""The kinds of questions, and the function that asks each again. "written": the times of a file or directory, if the
+file system keeps true ones; "inode" and "mounted": whether it is still the same file system. "device" and "owner":
+whether a user's FUSE file system reports the owner of a file. "output" is last: a program is run again only if it and
+its inputs are unchanged."""

@@ -1,8 +1,8 @@
-"""Write down each question that a command asks of this machine, with the signature of its answer, and what it prints.
+"""Record each question of a command to this machine, with the signature of its answer, and the command's output.
 
-`gpubind.machine.system` reports each query to the recorder, from when the command line begins to run until the answer
-is there, or until anything fails. A command that writes, removes or renames anything is not kept. That nothing else of
-gpubind queries the operating system, tests/machine/test_only_machine_asks.py and a rule of ruff check.
+`gpubind.machine.system` reports each query to the recorder, from the start of the command line until the answer is
+complete, or until an error. A command that writes, removes or renames files is not stored.
+tests/machine/test_only_machine_asks.py and a rule of ruff check that no other module queries the operating system.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _SIGNATURES: dict[str, Callable[[Any], Any]] = {
     "user": tuple,
     "terminal": tuple,
 }
-"""What of an answer is kept, by the kind of question."""
+"""The signature of an answer, by the kind of question."""
 
 
 class Recorder(Trace):
-    """The questions of one command, and its answer so far. A context manager: within it, everything is recorded."""
+    """The questions of one command, and its answer so far. A context manager, which records everything inside."""
 
     def __init__(self, on_finish: Callable[[int], None]) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Recorder(Trace):
         """Why no memo served."""
         self.verbose = False
         self.command: Optional[tuple[str, ...]] = None
-        """The words at the end of the line that are the command in the container; None if there are none."""
+        """The arguments at the end of the line that are the container's command; None if there are none."""
         self.looks_at_program = False
         self.become: Optional[tuple[str, tuple[str, ...], Any]] = None
         self._on_finish = on_finish
@@ -53,12 +53,12 @@ class Recorder(Trace):
         self.stop()
 
     def finish(self, status: int) -> None:
-        """End the recording: the answer is complete, with exit code *status*."""
+        """End the recording; the answer is complete, with exit code *status*."""
         self.stop()
         self._on_finish(status)
 
     def stop(self) -> None:
-        """Listen no more."""
+        """Stop recording."""
         listener.recorder = None
 
     def answered(self, kind: str, question: Any, answer: Any) -> None:
@@ -66,7 +66,7 @@ class Recorder(Trace):
         self.note(kind, question, _SIGNATURES[kind](answer))
 
     def opens(self, path: str, flags: int) -> Optional[tuple[int, ...]]:
-        """Note that *path*, which has no links on the way, is about to be opened; return its facts, None if missing."""
+        """Note that *path*, which contains no links, is about to be opened; return its facts, None if it is missing."""
         kind = "lstat" if flags & os.O_NOFOLLOW else "stat"
         looks: Union[int, tuple[int, ...]] = run_query(kind, path)
         self.note(kind, path, looks)

@@ -1,10 +1,10 @@
-"""Run a command without a memo, and keep its answer with its trace."""
+"""Run a command without a memo, and store its answer with its trace."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import posix  # `os` may be a recorder's: storing asks nothing
+import posix  # `os` may be a recorder's
 import stat
 import sys
 import time
@@ -28,10 +28,10 @@ BYTES_LIMIT = 32 << 20
 
 
 def run_and_keep(main: Main, args: list[str], keys: tuple[str, ...], why: str) -> int:
-    """Run the command line *args*, and keep what it answers under one of *keys*. *why* no memo served."""
+    """Run the command line *args*, and store its answer under one of *keys*. *why*: the reason why no memo served."""
 
     def done(status: int) -> None:
-        with contextlib.suppress(Exception):  # a full disk, say: the answer is right nevertheless
+        with contextlib.suppress(Exception):  # such as a full disk: the answer itself is complete
             why_not = keep(recorder, args, keys, status)
             if why_not is not None and recorder.verbose:
                 sys.stderr.write(f"memo: not kept: {why_not.encode('unicode_escape').decode()}\n")
@@ -48,7 +48,7 @@ def run_and_keep(main: Main, args: list[str], keys: tuple[str, ...], why: str) -
 
 
 def keep(recorder: Recorder, args: list[str], keys: tuple[str, ...], status: int) -> Optional[str]:
-    """Write the answer; return the reason if it cannot be kept."""
+    """Store the answer; return the reason if that is impossible."""
     memo = _memo_of(recorder, args, status)
     if isinstance(memo, str):
         return memo
@@ -59,7 +59,6 @@ def keep(recorder: Recorder, args: list[str], keys: tuple[str, ...], status: int
 
 
 def _memo_of(recorder: Recorder, args: list[str], status: int) -> Union[dict[str, Any], str]:
-    """Return the answer as a memo, or the reason why it cannot be kept."""
     if recorder.refused:
         return str(recorder.refused)
     become = None
@@ -101,9 +100,9 @@ def _free_args(recorder: Recorder, args: list[str]) -> Optional[tuple[str, ...]]
 
 
 def _environ_changes(recorder: Recorder, environ: Any) -> Optional[tuple[tuple[str, ...], dict[str, str]]]:
-    """Return the names that *environ* lacks of the caller's environment, and the values that it changes or adds.
+    """Return the names unset from the caller's environment, and the values changed or added in *environ*.
 
-    Return None if it is not a copy of the caller's.
+    Return None if *environ* is not a copy of the caller's.
     """
     if not isinstance(environ, CallersEnviron):
         return None
@@ -114,9 +113,9 @@ def _environ_changes(recorder: Recorder, environ: Any) -> Optional[tuple[tuple[s
 
 
 def note_modules(recorder: Trace, *, with_packages: bool = True) -> None:
-    """Note gpubind's own code, its data, and the directories in which packages are installed.
+    """Note gpubind's own code, its data, and the directories of installed packages.
 
-    They were loaded after this process had begun: if they are older, then these are the ones that were.
+    They were loaded after this process began: if they are older than the process, they are the loaded ones.
     """
     names = [getattr(module, "__file__", None) for name, module in sys.modules.items() if name.startswith("gpubind")]
     began = _began_ns()
@@ -137,7 +136,7 @@ def note_modules(recorder: Trace, *, with_packages: bool = True) -> None:
 
 
 def _began_ns() -> int:
-    """Return when this process began, by the clock of files. Source: proc_pid_stat(5)."""
+    """Return the start time of this process, by the clock of files. Source: proc_pid_stat(5)."""
     ticks = int(text_of("/proc/self/stat").rpartition(b")")[2].split()[19])
     age = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     return time.time_ns() - age
@@ -147,7 +146,7 @@ def _began_ns() -> int:
 
 
 def write(name: str, memo: dict[str, Any]) -> Optional[str]:
-    """Write *memo* in the first place that serves, and remove the oldest ones; return the reason if there is none.
+    """Store *memo* in the first usable directory, and remove the oldest ones; return the reason if there is none.
 
     Errors: `OSError`.
     """
@@ -170,7 +169,7 @@ def write(name: str, memo: dict[str, Any]) -> Optional[str]:
 
 
 def _new_secret() -> Optional[bytes]:
-    """Return a new secret for this user; None if there is no place for it. One that others could read is replaced."""
+    """Create the user's secret, replacing one that others could read; return it, None if there is no place for it."""
     path = files.secret_directory()
     place = None if path is None else _create(path, 0o022)
     if place is None:
@@ -183,7 +182,7 @@ def _new_secret() -> Optional[bytes]:
 
 
 def _put(place: int, name: str, data: bytes) -> None:
-    """Write the file *name* in the directory *place* whole, or not at all. Errors: `OSError`."""
+    """Write the file atomically. Errors: `OSError`."""
     part = f".{os.urandom(8).hex()}.part"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     file = posix.open(part, flags, 0o600, dir_fd=place)

@@ -1,6 +1,6 @@
-"""The questions that a command has asked so far, each with the signature of its answer.
+"""The questions of a command so far, each with the signature of its answer.
 
-What is asked is signed before it is read, and all of it is asked again in the end: what was read in between was true.
+Each input is signed before it is read, and again in the end: so the bytes read in between are those signed.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from gpubind.model.environ import Environ
 ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 FORBIDDEN = (errno.EACCES, errno.EPERM)
 _ANSWERS = (*ABSENT, *FORBIDDEN, errno.EISDIR)
-"""The errors that are answers. Others are not, such as too many open files or a missing server."""
+"""The errors that are answers. Others, such as too many open files or a missing server, are not."""
 _MORE_ANSWERS = {
     "link": (errno.EINVAL,),
     "attribute": (errno.ENODATA, errno.EOPNOTSUPP),
     "terminal": (errno.ENOTTY, errno.EBADF, errno.EINVAL, errno.ENOTSUP),
 }
-"""Other errors that are answers, by the kind of question: it is not a link, it has no such attribute, it is not a
-terminal.
+"""Further errors that are answers, by the kind of question: the path is not a link, the attribute does not exist, the
+descriptor is not a terminal.
 """
 SMALL = 64 << 10
-"""A young file of up to so many bytes is compared by content."""
+"""The limit of a young file compared by content, in bytes."""
 
 
 class CallersEnviron(Environ):
-    """The caller's environment: its trace hears which variables are read, and of a changed copy which of the others."""
+    """The caller's environment. The trace gets each variable that is read; from a changed copy only unchanged ones."""
 
     def __init__(self, values: Mapping[str, str], trace: Any) -> None:
         super().__init__(values)
@@ -57,12 +57,12 @@ class CallersEnviron(Environ):
 
 
 class Trace:
-    """The questions by their kinds, or the reason why no trace can be made of them."""
+    """The questions by their kinds, or the reason why there is no valid trace."""
 
     def __init__(self) -> None:
         self.questions: dict[str, dict[Any, Any]] = {kind: {} for kind in ASKED}
         self.refused: Optional[str] = None
-        """Why the answer cannot be kept."""
+        """Why the answer cannot be stored."""
         self.callers = dict(os.environ)
         self.environ = CallersEnviron(self.callers, self)
         self._file_systems = FileSystems()
@@ -81,17 +81,18 @@ class Trace:
             self.refuse(f"changed meanwhile: {question}")
 
     def failed(self, number: Optional[int], question: Any, answers: tuple[int, ...] = ()) -> None:
-        """Note that a question ended in the error *number*: unless that is an answer, nothing can be kept."""
+        """Note the error *number* of a question: unless that is an answer, nothing can be stored."""
         if number not in (*_ANSWERS, *answers):
             self.refuse(f"{os.strerror(number or errno.EIO)}: {question}")
 
     def not_opened(self, path: Optional[str], looks: Any, error: OSError) -> None:
-        """Note that *path* could not be opened: the error must agree with its *looks*, which were noted before."""
+        """Note that *path* could not be opened; the error must agree with *looks*, its facts noted before."""
         self.failed(error.errno, path)
         if error.errno == errno.ENOENT and looks is not None:
             self.refuse(f"changed meanwhile: {path}")
         if error.errno in FORBIDDEN and looks is not None:
-            self.note("access", (path, os.R_OK, False), False)  # unless another rule forbids it, which nothing tells
+            # If access(2) allows it, an unknown rule forbids it: then the check before storing finds a change.
+            self.note("access", (path, os.R_OK, False), False)
 
     def variable(self, name: str) -> None:
         if name not in self.questions["variable"]:
@@ -111,7 +112,7 @@ class Trace:
         self.note("output", question, digest(text))
 
     def program(self, path: str) -> None:
-        """Note that the program *path* is asked for its version. A script may ask other programs."""
+        """Note that the program *path* is queried for its version. A script may run other programs."""
         self.opened(system.real_path(path))
         try:
             with io.open_code(path) as file:
@@ -149,7 +150,6 @@ class Trace:
             self.written(path, stat_result)
 
     def _note_read(self, kind: str, path: str) -> None:
-        """Note a file or directory that is opened whenever the question is asked."""
         answer = run_query(kind, path)
         if answer == ():
             self.refuse(f"no honest times, and too large to be compared: {path}")
@@ -163,7 +163,6 @@ class Trace:
         self._note_file_system(path, stat_result.st_dev)
 
     def _note_file_system(self, path: str, device: int) -> None:
-        """Note the file system of *path*."""
         for kind, question in self._file_systems.standing(path, device) or ():
             if question not in self.questions[kind]:
                 self.note(kind, question, run_query(kind, question))

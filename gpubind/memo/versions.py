@@ -1,6 +1,6 @@
-"""What programs print as their version: an ELF file is asked once until it changes.
+"""The versions that programs print: an ELF file is queried once until it changes.
 
-A runtime takes 30 ms and more to answer what its version is, and the answer stays as long as the program does.
+A runtime takes at least 30 ms to print its version, and the version changes only with the program.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from gpubind.memo.storing import write
 from gpubind.memo.trace import Trace
 
 VERSIONS = "versions"
-"""The name of the file with what programs have answered about their versions."""
+"""The name of the file with the printed versions of programs."""
 
 
 def version_of(program: str, run: Callable[[str], str]) -> str:
-    """Return what *program* prints as its version, or printed before; *run* asks it. A script is asked each time.
+    """Return what *program* prints as its version, from the store or by *run*. A script is queried each time.
 
-    Nothing is kept of a command in which it prints nothing.
+    A command in which the program prints nothing is not stored.
     """
     listener.report_program(program)
     text = _version_of(program, run)
@@ -35,7 +35,7 @@ def version_of(program: str, run: Callable[[str], str]) -> str:
 
 def _version_of(program: str, run: Callable[[str], str]) -> str:
     trace = None
-    with contextlib.suppress(OSError):  # there is no /proc
+    with contextlib.suppress(OSError):  # without /proc
         trace = Trace()
         trace.program(program)
     if trace is None or trace.refused is not None or not is_on():
@@ -51,7 +51,6 @@ def _version_of(program: str, run: Callable[[str], str]) -> str:
 
 
 def _cached_versions() -> dict[str, Any]:
-    """Return the answers of programs about their versions, each with its trace."""
     opened = files.open_place()
     if opened is None:
         return {}

@@ -1,9 +1,9 @@
 """The values that cross stages. All are frozen; sequences are tuples; absent is None.
 
-`files`: paths and their facts. `host`: what inventories have. `image`: what a plan needs to know of an image.
-`plan`: the request, and the plan that answers it. Other rooms import them from here.
+`files`: paths and their facts. `host`: the members of inventories. `image`: the facts of an image that a plan needs.
+`plan`: a request and its plan. Other rooms import these names from this package.
 
-NamedTuples, because a class of them costs a fifth of a frozen dataclass at import (docs/decisions/0002).
+They are NamedTuples: creating such a class costs a fifth of a frozen dataclass at import (docs/decisions/0002).
 """
 
 from gpubind.model.arch import architecture as architecture

@@ -1,6 +1,6 @@
 """Architectures, and their names in the kernel, ELF files, distributions, OCI and the dynamic loader.
 
-Everything else knows an architecture by its `name`, and asks here for the rest.
+All other modules know an architecture by its `name`.
 
 Sources: ELF gABI (e_machine), uname(2), Debian's "Multiarch/Tuples", Go's GOARCH (OCI image-spec `config.md`),
 ld.so(8) and getauxval(3) for `$LIB` and `$PLATFORM`, glibc `sysdeps/*/stackinfo.h`.
@@ -19,7 +19,7 @@ class Architecture(NamedTuple):
     name: str
     """As `uname -m` prints it on a kernel that runs nothing else: `x86_64`, `i386`, `aarch64`, `ppc64le`."""
     elf_machine: int
-    """e_machine of its ELF files; 0 for one that is not known."""
+    """e_machine of its ELF files; 0 if unknown."""
     bits: int
     """32 or 64: the class of its ELF files."""
     byte_order: str
@@ -27,23 +27,23 @@ class Architecture(NamedTuple):
     triplet: str
     """Debian's name of its directory of libraries."""
     goarch: str
-    """In OCI's words, which are Go's: `amd64`."""
+    """The name in OCI and Go: `amd64`."""
     aliases: tuple[str, ...] = ()
     """Other names in uname(2) of machines that run it."""
     compat32: Optional[str] = None
-    """The 32-bit architecture whose programs its processors run, too."""
+    """The 32-bit architecture whose programs its processors also run."""
     platforms: tuple[str, ...] = ()
-    """What `$PLATFORM` may be (AT_PLATFORM): it differs with the processor. Empty: the kernel says nothing."""
+    """Possible values of `$PLATFORM` (AT_PLATFORM), which depends on the processor. Empty: the kernel sets none."""
     hwcaps_levels: tuple[str, ...] = ()
     """Subdirectories of `glibc-hwcaps`, the best first."""
     legacy_hwcaps: tuple[tuple[str, ...], ...] = ()
-    """What glibc until 2.36 made the names of such subdirectories of; one of each is chosen, or none."""
+    """The parts of the names of such subdirectories until glibc 2.36; a name has one of each tuple, or none."""
     executable_stack: bool = False
-    """Set if a file without PT_GNU_STACK asks for an executable stack."""
+    """Whether a file without PT_GNU_STACK gets an executable stack."""
 
     @property
     def plain_directories(self) -> tuple[str, str]:
-        """The library directory of distributions without Debian's directories, apart from that of another class."""
+        """Return the library directories of this class in distributions without Debian's multiarch directories."""
         return ("/usr/lib64", "/lib64") if self.bits == 64 else ("/usr/lib32", "/lib32")
 
 
@@ -72,7 +72,7 @@ ARCHITECTURES = (
         platforms=("power11", "power10", "power9", "power8"), hwcaps_levels=("power10", "power9"),
     ),
 )  # fmt: skip
-"""Those that a GPU driver was made for."""
+"""The architectures of GPU drivers."""
 DRIVER_ARCHITECTURES = tuple(known.name for known in ARCHITECTURES)
 _OTHER_NAMES = {
     (20, 32, "big"): "ppc",
@@ -82,7 +82,6 @@ _OTHER_NAMES = {
     (243, 64, "little"): "riscv64",
     (258, 64, "little"): "loongarch64",
 }
-"""Names of other architectures."""
 
 _BY_NAME = {name: known for known in ARCHITECTURES for name in (known.name, *known.aliases)}
 _BY_ELF = {**_OTHER_NAMES, **{(known.elf_machine, known.bits, known.byte_order): known.name for known in ARCHITECTURES}}
@@ -90,7 +89,7 @@ _LIBRARY_DIRECTORY = r"/(lib(?:32|64|x32)?(?:/[^/]+-linux-[^/]+)?)$"
 
 
 def architecture(name: str) -> Architecture:
-    """Return the architecture called *name*, by itself or by uname(2); one that is not known has a name and no more."""
+    """Return the architecture *name*, also by its name in uname(2); of an unknown one only the name is set."""
     return _BY_NAME.get(name) or Architecture(name, 0, 64, "little", f"{name}-linux-gnu", name)
 
 
@@ -103,13 +102,13 @@ def architecture_of_elf(machine: int, bits: int, order: str) -> str:
 
 
 def library_token(libc: str) -> Optional[str]:
-    """Return the loader's value of `$LIB`, of the glibc at resolved path *libc*; None if it cannot be known.
+    """Return the loader's value of `$LIB` for the glibc at the resolved path *libc*; None if it cannot be known.
 
-    It is fixed when glibc is built, as the directory that its libraries are installed into, without the prefix: Debian
-    has `lib/x86_64-linux-gnu`, Fedora and SUSE `lib64`, Arch Linux `lib`. libc itself lies in that directory.
-    Source: glibc `elf/gen-trusted-dirs.awk` (DL_DST_LIB); `ld.so --list-diagnostics` says it as `dl_dst_lib`.
+    It is fixed when glibc is built: the library directory without the prefix, in which libc itself lies. Debian has
+    `lib/x86_64-linux-gnu`, Fedora and SUSE `lib64`, Arch Linux `lib`.
+    Source: glibc `elf/gen-trusted-dirs.awk` (DL_DST_LIB); `ld.so --list-diagnostics` prints it as `dl_dst_lib`.
     """
-    import re  # a plan without an image asks for no token
+    import re  # a plan without an image needs no token
 
     match = re.search(_LIBRARY_DIRECTORY, libc.rpartition("/")[0])
     return match.group(1) if match else None

@@ -15,7 +15,7 @@ from gpubind.model.data import read_data
 from gpubind.model.gpucode import arch_of_capability, arch_sort_key
 
 Modules = Literal["open", "proprietary"]
-"""The kinds of NVIDIA's kernel modules."""
+"""The kinds of NVIDIA kernel modules."""
 Refusal = Literal["driver-too-new", "driver-too-old", "needs-open", "needs-proprietary"]
 """Why a driver does not support a chip."""
 
@@ -32,23 +32,23 @@ _GENERATIONS = {
     "GH": "Hopper",
     "GB": "Blackwell",
 }
-"""By the first letters of a chip."""
+"""By the first two letters of a chip."""
 
 
 class Chip(NamedTuple):
-    """A chip of GPUs."""
+    """A GPU chip."""
 
     name: str
     """`GK210`."""
     capability: str
     first: Optional[int] = None
-    """The first branch of the driver that supports it; None: any that gpubind knows."""
+    """The first driver branch that supports it; None: all branches that gpubind knows."""
     doubtful: Optional[int] = None
-    """The first branch whose modules know the chip, where NVIDIA's lists have it only from `first` on."""
+    """The first branch whose modules know the chip, if NVIDIA lists it only from `first` on."""
     last: Optional[int] = None
-    """The last branch that supports it; None: the newest does."""
+    """The last branch that supports it; None: the newest branch."""
     modules: Optional[Modules] = None
-    """The only kind of kernel modules that supports it; None: both do."""
+    """The only kind of kernel modules that supports it; None: both kinds."""
 
     @property
     def title(self) -> str:
@@ -56,7 +56,7 @@ class Chip(NamedTuple):
         return f"{self.name}, {_GENERATIONS[self.name[:2]]}"
 
     def refusal(self, version: str, modules: Optional[Modules] = None) -> Optional[Refusal]:
-        """Return why driver *version* with these *modules* does not support this chip; None if nothing is known."""
+        """Return why driver *version* with these *modules* does not support this chip; None if no reason is known."""
         branch = branch_of(version)
         if self.last is not None and branch > self.last:
             return "driver-too-new"

@@ -1,7 +1,7 @@
-"""CUDA: the drivers that serve each version, and the files in which Python's frameworks keep the version they need.
+"""CUDA: the drivers that serve each version, and the files that name the version a Python framework needs.
 
-The table is data/cuda.json, which names its sources. `first_driver` has each CUDA version, ascending, with the first
-driver of it; `is_minor_compatible` each major version, with the oldest driver on which all its toolkits run.
+The table is data/cuda.json, which names its sources. `first_driver` maps each CUDA version, ascending, to its first
+driver; `minor_compatible` maps each major version to the oldest driver on which all its toolkits run.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ class Framework(NamedTuple):
     """A Python package that uses CUDA. Its paths are relative to the directory of Python's packages."""
 
     name: str
-    """As its authors call it."""
+    """The name that its authors use."""
     libraries: tuple[str, ...] = ()
-    """Patterns of its libraries, for which the loader must find everything."""
+    """Patterns of its libraries, all of whose dependencies the loader must find."""
     without: str = ""
     """The consequence if its libraries do not load."""
     imports: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    """Patterns of the libraries that the import of a module loads, by the module: without one the import fails."""
+    """Patterns of the libraries that importing a module loads, by module: without one the import fails."""
     versions: Mapping[str, str] = MappingProxyType({})
-    """Files that hold the version of CUDA, and the regular expression whose group it is."""
+    """Files that contain the CUDA version, each with a regular expression whose group is the version."""
     opens: tuple[str, ...] = ()
-    """Libraries that it opens by name; without any of them it uses no GPU, whatever it was built for."""
+    """Libraries that it opens by name; with none of them it uses no GPU, whatever it was built for."""
     beside: tuple[str, ...] = ()
-    """Directories with libraries that are loaded before its own."""
+    """Directories whose libraries are loaded before its own."""
     code: tuple[str, ...] = ()
-    """Patterns of the files with its GPU code, of which it uses one."""
+    """Patterns of the files with its GPU code; it uses one of them."""
     more_code: tuple[str, ...] = ()
-    """Those of files for some of its functions, and of directories with files named after processors."""
+    """Patterns of files for some of its functions, and of directories whose files are named after processors."""
     one_of: Mapping[str, str] = MappingProxyType({})
-    """Of its files with versions in their names, it opens the one for PyTorch's version: the regular expression of the
-    names, whose groups are the version, and that of torch/version.py."""
+    """The files with a version in their names, of which it opens the one for PyTorch's version: a regular expression of
+    the names, whose groups are the version, and one of torch/version.py."""
     is_addition: bool = False
-    """Whether programs use another framework, and this one with it."""
+    """Whether programs use it together with another framework."""
     for_gaudi: bool = False
-    """Whether it is for Gaudi accelerators, and does nothing without one."""
+    """Whether it runs only on Gaudi accelerators."""
     releases: Mapping[str, str] = MappingProxyType({})
-    """The release that has code for an architecture, by its name."""
+    """The first release with code for an architecture, by the architecture's name."""
 
 
 @lru_cache(maxsize=1)
@@ -56,25 +56,25 @@ def _table() -> dict[str, dict[str, Any]]:
 
 @lru_cache(maxsize=1)
 def frameworks() -> dict[str, Framework]:
-    """Return the frameworks by the name of their directory, or the beginning of the name of their one module."""
+    """Return the frameworks by the name of their directory, or by the prefix of the name of their only module."""
     return {directory: _framework(row) for directory, row in _table()["frameworks"].items()}
 
 
 @lru_cache(maxsize=1)
 def system_frameworks() -> tuple[Framework, ...]:
-    """Return those outside of Python: the patterns of their files are absolute."""
+    """Return the frameworks outside of Python; the patterns of their files are absolute."""
     rows: Any = _table()["elsewhere"]
     return tuple(map(_framework, rows))
 
 
 def framework_named(name: Optional[str]) -> Optional[Framework]:
-    """Return the framework that its authors call *name*."""
+    """Return the framework called *name* by its authors; None if it is not in the table."""
     every = (*frameworks().values(), *system_frameworks())
     return next((framework for framework in every if framework.name == name), None)
 
 
 def is_extension(name: Optional[str]) -> bool:
-    """Return whether programs use *name* together with another framework. A package outside of the table is one."""
+    """Return whether programs use *name* together with another framework, as any package outside the table."""
     framework = framework_named(name)
     return name is not None and (framework is None or framework.is_addition)
 
@@ -85,7 +85,7 @@ def _framework(row: dict[str, Any]) -> Framework:
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """Return a dotted version for comparison; trailing zeros are ignored."""
+    """Return the sort key of a dotted version; trailing zeros are ignored."""
     numbers = [int(part) for part in version.split(".") if part]
     while numbers and numbers[-1] == 0:
         numbers.pop()
@@ -118,9 +118,9 @@ def is_minor_compatible(driver: str, cuda: str) -> bool:
 
 
 def compat_branches(cuda: str) -> tuple[int, ...]:
-    """Return the branches of the kernel module for which NVIDIA has a compat package with the major version of *cuda*.
+    """Return the kernel module branches for which NVIDIA has a compat package with the major version of *cuda*.
 
-    Branches on which its toolkits run by themselves are not among them.
+    Branches on which the toolkits of that version run without a compat package are not included.
     """
     return tuple(_table()["compat_branches"].get(cuda.partition(".")[0], ()))
 

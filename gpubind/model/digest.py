@@ -1,4 +1,4 @@
-"""The digest: equal for nodes whose containers would get the same."""
+"""The digests: equal for nodes whose containers would get the same files, devices and variables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["node_digest", "plan_digest", "replace_uuids", "sha256", "sha256_hex"
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hashlib import sha256
-else:  # for short texts: `hashlib` loads OpenSSL, which takes longer than a plan's digest
+else:  # `hashlib` loads OpenSSL, which takes longer than a plan's digest
     try:
         from _sha2 import sha256  # since Python 3.12
     except ImportError:
@@ -25,7 +25,7 @@ else:  # for short texts: `hashlib` loads OpenSSL, which takes longer than a pla
 
 
 def sha256_hex(text: str) -> str:
-    """Return the hash of *text*, which may have names of any bytes."""
+    """Return the SHA-256 (hex) of *text*, which may contain surrogate escapes."""
     return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -39,10 +39,10 @@ _UUID = r"(?i)(?:GPU|MIG)-[0-9a-f][0-9a-f-]*"
 def plan_digest(
     mounts: Iterable[Mount], devices: Iterable[DeviceNode], env: Iterable[EnvVar], gpus: Iterable[Gpu] = ()
 ) -> str:
-    """Return sha256 (hex) over what a container would get.
+    """Return the SHA-256 (hex) of what a container would get.
 
-    It leaves out what differs between equal nodes: source paths (a driver root's prefix), device numbers, owners,
-    modes, UUIDs, and which source named a file.
+    Values that differ between equal nodes are left out: source paths (a driver root's prefix), device numbers, owners,
+    modes, UUIDs, and the source that named a file.
     """
     gpus = tuple(gpus)
     document = [
@@ -54,10 +54,10 @@ def plan_digest(
 
 
 def node_digest(inventories: Iterable[Inventory]) -> str:
-    """Return sha256 (hex) over what a node has, which no choice and no variable of a job changes.
+    """Return the SHA-256 (hex) of a node's facts, which no choice and no variable of a job changes.
 
-    It is equal for equal nodes, as `plan_digest` is. What only a variable requests is left out; so are sockets and
-    directories, which are there while a service runs, and 32-bit libraries, which only a request finds.
+    It is equal for equal nodes, as `plan_digest` is. It leaves out what only a variable or a request adds (GPUDirect,
+    32-bit libraries), and sockets and directories, which exist only while a service runs.
     """
     document = [
         [

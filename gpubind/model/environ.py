@@ -1,4 +1,4 @@
-"""The variables of a process, as a value that knows which of them are not the caller's."""
+"""The environment of a process, with the names of the variables that differ from the caller's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 
 class Environ(Mapping[str, str]):
-    """Variables. `changed_names`: those that were changed, added or unset since the caller's environment."""
+    """Variables. `changed_names`: the names changed, added or unset since the caller's environment."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = dict(values)
@@ -23,11 +23,11 @@ class Environ(Mapping[str, str]):
         return len(self._values)
 
     def plain(self) -> dict[str, str]:
-        """Return all of it. Who listens to a subclass does not hear that."""
+        """Return all variables. Subclasses that record reads do not record this one."""
         return dict(self._values)
 
     def changed(self, unset: Collection[str], values: Mapping[str, str]) -> Environ:
-        """Return these variables without the names in *unset*, and with *values*. The others are not read."""
+        """Return a copy without the names in *unset* and with *values* set. The other variables are not read."""
         clone = type(self).__new__(type(self))
         clone.__dict__.update(self.__dict__)
         clone.changed_names = self.changed_names | {*unset, *values}

@@ -1,4 +1,4 @@
-"""Paths of three kinds, and the answers of a tree about them."""
+"""Paths of three kinds, and a tree's answers about them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 RootedPath = NewType("RootedPath", str)
 """A path as seen inside a root (driver root, dev root): `/usr/lib64/libcuda.so.1`."""
 HostPath = NewType("HostPath", str)
-"""A real path on this host, root included: what a bind's source must be."""
+"""A real path on this host, root included: the source of a bind."""
 ContainerPath = NewType("ContainerPath", str)
 """A path inside the container."""
 
@@ -34,8 +34,8 @@ _FILE_KINDS: dict[int, FileKind] = {
 class Missing(NamedTuple):
     """Why a path has no content or facts. For a path that could not be inspected see `gpubind.machine.answers`.
 
-    `unreadable`: a file that exists and cannot be used: damaged, too large, of another kind, or an attribute of a
-    device that the kernel does not report. `unrecorded`: a record does not cover the path.
+    `unreadable`: the file exists but cannot be used: it is damaged, too large or of another kind, or a device attribute
+    that the kernel does not report. `unrecorded`: a record does not cover the path.
     """
 
     why: Literal["absent", "forbidden", "loop", "unreadable", "unrecorded"]
@@ -56,7 +56,7 @@ ANSWERS: dict[int, Missing] = {
     errno.EACCES: FORBIDDEN,
     errno.EPERM: FORBIDDEN,
 }
-"""The answers in the kernel's errors about a path. Every other error means that the file could not be inspected."""
+"""The errors of the kernel that are answers. Every other error means that the file could not be inspected."""
 
 _NOUNS: dict[FileKind, str] = {
     "file": "a regular file",
@@ -83,7 +83,7 @@ class Stat(NamedTuple):
     uid: int
     gid: int
     size: int
-    """Bytes; 0 for anything but a regular file."""
+    """Bytes; 0 unless it is a regular file."""
     major: int = 0
     minor: int = 0
     acl: str = ""
@@ -91,15 +91,15 @@ class Stat(NamedTuple):
 
     @classmethod
     def from_lstat(cls, mode: int, uid: int, gid: int, size: int, rdev: tuple[int, int]) -> Stat:
-        """Return the facts, from the fields of `os.lstat`."""
+        """Return the facts in these fields of `os.lstat`."""
         kind = _FILE_KINDS.get(stat.S_IFMT(mode), "fifo")
         return cls(kind, stat.S_IMODE(mode), uid, gid, size if kind == "file" else 0, *rdev)
 
     def rights(self) -> tuple[tuple[str, int, int], ...]:
-        """Return who has which permission bits: `user`, `group` or `other`, its number, the bits. The owner is first.
+        """Return the permission bits of each `user`, `group` and `other`, with its number. The owner is first.
 
         Source: acl(5): with an access control list, the group's bits of the mode limit all entries but the owner's and
-        that of all others.
+        that of `other`.
         """
         of_owner, limit, of_others = (self.mode >> shift & 7 for shift in (6, 3, 0))
         entries = [("user", self.uid, of_owner)]
@@ -111,7 +111,7 @@ class Stat(NamedTuple):
         return (*entries, ("other", -1, of_others))
 
     def permission_bits(self, uid: int, groups: tuple[int, ...]) -> int:
-        """Return the three permission bits of user *uid* with *groups*; root is not bound by them."""
+        """Return the three permission bits of user *uid* with *groups*; root is not treated specially."""
         rights = self.rights()
         of_user = next((bits for tag, number, bits in rights if tag == "user" and number == uid), None)
         if of_user is not None:
@@ -121,13 +121,13 @@ class Stat(NamedTuple):
 
 
 class ResolvedFile(NamedTuple):
-    """What is at the end of a path."""
+    """A resolved path and its facts."""
 
     path: RootedPath
-    """Resolved: no link is left in it."""
+    """Without links in it."""
     stat: Stat
 
 
 def or_none(answer: Union[_T, Missing]) -> Optional[_T]:
-    """Return *answer*, or None where it is missing, for whatever reason."""
+    """Return *answer*, or None where it is missing for any reason."""
     return None if isinstance(answer, Missing) else answer

@@ -1,24 +1,23 @@
-"""Findings: the facts that were found, in the sentences of data/findings.json.
+"""Findings, with their texts in data/findings.json.
 
 The file has an entry for each code:
 
-- `needs`: what a start must have for the finding to be possible: `host`, `image`, `runtime` or `program`.
-- `severity`: what the finding may be, worst first. `vendor`: whose it is, or, in a list, may be; null if it has
-  none, or differs.
+- `needs`: the parts of a start that the finding requires: `host`, `image`, `runtime` or `program`.
+- `severity`: the possible severities, worst first. `vendor`: its vendor, or a list of possible ones; null if it has
+  none, or the caller gives it.
 - `by`: the remedy: the finding's `command`; an `option` or a `variable` of the start; another `image`, or a change
   in it; files or packages of the `host`; only a `person`; `nothing`, where nothing is wrong.
-- `theme`: what a note of that code is about, one of `gpubind.documents.check.text.THEMES`.
-- `support`: for a note that changes what a job may expect of an image: what it gets instead of full support.
-- `of`: the one runtime, or `like` for --like, `expectation` for what a node is to have, or `trial` for --try, for
-  which the finding is possible; absent: every start.
-- `when`: what a start must have besides for the rule to apply, one of `gpubind.rules.subjects.SUBJECTS`; absent:
-  nothing.
+- `theme`: the subject of a note, one of `gpubind.documents.check.text.THEMES`.
+- `support`: for a note that reduces the support of an image: what a job gets instead of full support.
+- `of`: the only runtime with the finding, or `like` for --like, `expectation` for the requirements for a node, or
+  `trial` for --try; absent: every start.
+- `when`: a further part of the start that the rule requires, one of `gpubind.rules.subjects.SUBJECTS`; absent: none.
 - `follows`: the codes of findings that are its cause: with one of those, check does not report it.
-- `what`, `why`, `hint`, `command`: templates in the way of `str.format`, of the facts that the caller gives.
-- `cases`: for a finding that has several causes, by name: what differs from the above.
+- `what`, `why`, `hint`, `command`: templates of `str.format` for the facts that the caller gives.
+- `cases`: for a finding with several causes, by name: the members that differ.
 
-Each start reads that file. data/pages.json has, for each code, the paragraphs of its section in docs/findings.md, which
-`gpubind explain CODE` prints.
+Each start reads that file. data/pages.json contains, for each code, the paragraphs of its section in docs/findings.md,
+which `gpubind explain CODE` prints.
 """
 
 from __future__ import annotations
@@ -41,17 +40,17 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
 
 DOCS = "docs/"
-"""Where the pages are: `[project.urls]` of pyproject.toml has no Documentation, so it is the path in the source."""
+"""The location of the pages: a path in the source, since `[project.urls]` of pyproject.toml has no Documentation."""
 
 
 def page_of(code: str) -> str:
-    """Return the address of the section about *code*, a finding's or an error's."""
+    """Return the address of the documentation section about *code*, a finding's or an error's."""
     return f"{DOCS}{'findings' if code in finding_texts() else 'errors'}.md#{code}"
 
 
 @lru_cache(maxsize=1)
 def finding_texts() -> dict[str, Any]:
-    """Return what data/findings.json holds, by code."""
+    """Return the content of data/findings.json, by code."""
     loaded: dict[str, Any] = json.loads(read_data(FINDINGS_FILE))
     return loaded
 
@@ -73,7 +72,7 @@ def finding(
     where: Optional[str] = None,
     **facts: object,
 ) -> Finding:
-    """Return the finding *code* about *subject*, in the texts of its *case*, filled in with *facts*.
+    """Return the finding *code* about *subject*, with the texts of its *case* filled in with *facts*.
 
     Of several cases a later one takes precedence. By default *severity* is the worst that the code may have, and
     *vendor* the code's own. Errors: `KeyError` for an unknown code, case or fact: a mistake in gpubind.
@@ -94,32 +93,31 @@ def finding(
 
 
 def as_finding(code: str, severity: Severity, what: str, where: str = "", why: str = "", hint: str = "") -> Finding:
-    """Return a message that has another origin than a rule, such as an error that ended nothing, as a finding."""
+    """Return a message from another origin than a rule, such as a non-fatal error, as a finding."""
     return Finding(code, severity, None, code, what, where or None, why or None, hint or None)
 
 
 def support_of(finding: Finding) -> Optional[str]:
-    """Return what an image gets instead of full support where *finding* is a note about that; else None."""
+    """Return what an image gets instead of full support, if *finding* is a note about that; else None."""
     support: Optional[str] = finding_texts()[finding.code].get("support") if finding.code in finding_texts() else None
     return support if finding.severity == "note" else None
 
 
 def active_cases(*cases: tuple[str, object]) -> tuple[str, ...]:
-    """Return the cases of those pairs whose second member is true."""
+    """Return the cases whose condition, the second member of the pair, is true."""
     return tuple(case for case, is_so in cases if is_so)
 
 
 def worst(severities: Iterable[Severity]) -> Severity:
-    """Return the worst of *severities*, of which there is at least one."""
+    """Return the worst of *severities*, which must not be empty."""
     return min(severities, key=SEVERITIES.index)
 
 
 _NAMED = 4
-"""Names in a sentence."""
 
 
 def shorten_list(names: Sequence[str]) -> str:
-    """Return the first of *names*, and how many others there are."""
+    """Return the first four of *names*, and the number of the others."""
     others = len(names) - _NAMED
     return ", ".join(names) if others <= 1 else f"{', '.join(names[:_NAMED])} and {others} others"
 

@@ -18,25 +18,25 @@ from gpubind.model.host import Vendor
 from gpubind.model.plain import to_json_value
 
 OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
-"""The variable that makes ROCm take every GPU for another one: `10.3.0` is gfx1030."""
+"""The variable that makes ROCm treat every GPU as another one: `10.3.0` is gfx1030."""
 XNACK = "HSA_XNACK"
-"""The variable that turns retries of page faults on (1) or off (0), for which code is made apart."""
+"""The variable that turns retries of page faults on (1) or off (0). Code is compiled for one of the two."""
 XNACK_OFF = ("gfx90a", "gfx942", "gfx950")
-"""The processors of which each process chooses that, and which have it off by default.
+"""The processors on which each process chooses that, and on which it is off by default.
 
 Source: Linux `amdgpu_gmc.c`, `amdgpu_gmc_noretry_set`, and `kfd_process.c`, `kfd_process_xnack_mode`.
 """
 SPIRV = "amdgcnspirv"
-"""AMD's code for every GPU: ROCm compiles it when it is loaded, as NVIDIA's driver compiles PTX."""
+"""AMD's code for every GPU: ROCm compiles it at load time, as NVIDIA's driver compiles PTX."""
 SPIR64 = "spir64"
-"""Intel's code for every GPU: the compute runtime compiles it when it is loaded."""
+"""Intel's code for every GPU: the compute runtime compiles it at load time."""
 INTEL = (
     "bdw", "skl", "apl", "glk", "kbl", "cfl", "icl", "ehl", "tgl", "rkl", "dg1", "adl-s", "adl-p", "adl-n", "dg2",
     "pvc", "mtl", "arl", "lnl", "bmg", "ptl", "nvl-s", "nvl-p", "cri",
 )  # fmt: skip
-"""Intel's GPUs, as its compilers name them, the oldest first."""
+"""Intel's GPUs, by the names of its compilers, the oldest first."""
 _ALSO_RUNS = {"arl": "mtl", "lnl": "bmg", "nvl-s": "ptl"}
-"""The GPUs of Intel's whose code others may run. An Arrow Lake may have the cores of Meteor Lake.
+"""Intel GPUs that also run another one's code. An Arrow Lake may have the cores of Meteor Lake.
 
 Source: intel/compute-runtime `third_party/aot_config_headers/platforms.h` (compatibilityMapping).
 """
@@ -49,44 +49,44 @@ GENERIC = {
     "gfx12-generic": "1200 1201",
     "gfx12-5-generic": "1250 1251",
 }
-"""The processors that each generic one of LLVM serves."""
+"""The processors of each generic processor of LLVM."""
 _TEGRA = (53, 62, 72, 87, 101, 110)
-"""The architectures of Jetson and DRIVE: no other GPU runs their code."""
+"""The architectures of Jetson and DRIVE. No other GPU runs their code."""
 _CUDA = re.compile(r"(?:sm|compute)_([0-9]{2,3})([af]?)")
 
 
 class Ptx(NamedTuple):
-    """Code that a driver compiles when it is loaded."""
+    """Intermediate code, which a driver compiles at load time."""
 
     arch: str
     """The oldest architecture that runs it: `compute_90`; AMD's is `amdgcnspirv`."""
     isa: str = ""
-    """The version of PTX, `8.5`: an older driver refuses it. Empty for AMD's."""
+    """The version of PTX, `8.5`: a driver that is too old refuses it. Empty for AMD's."""
 
 
 class CodeModule(NamedTuple):
-    """Modules of a file that have code for the same architectures. A GPU loads each module as a whole."""
+    """Equal modules of a file: they have code for the same architectures. A GPU loads each module as a whole."""
 
     code: tuple[str, ...] = ()
     """The architectures of the machine code: `sm_90`, `sm_90a`, `gfx942:sramecc+:xnack-`."""
     ptx: tuple[Ptx, ...] = ()
     alike: int = 1
-    """How many they are."""
+    """The number of these modules."""
 
     def runs_on(self, arch: str, cuda: Optional[str] = None) -> bool:
-        """Return whether a GPU of *arch* runs it with a driver for *cuda*; None: with one that is new enough."""
+        """Return whether a GPU of *arch* runs it with a driver for *cuda*; None means a new enough driver."""
         if any(_runs_binary(arch, code) for code in self.code):
             return True
         return any(_jit_compiles(arch, ptx.arch) and (cuda is None or serves_ptx(cuda, ptx.isa)) for ptx in self.ptx)
 
     def is_specific(self) -> bool:
-        """Return whether all of it is for single architectures, such as `sm_90a`: other GPUs run other modules."""
+        """Return whether all its code is for single architectures, such as `sm_90a`; other GPUs run other modules."""
         archs = (*self.code, *(ptx.arch for ptx in self.ptx))
         return all(match is not None and match.group(2) for match in map(_CUDA.fullmatch, archs))
 
 
 class Share(NamedTuple):
-    """How many modules of a file a GPU runs, of those that are meant for it."""
+    """The number of modules of a file that a GPU runs, and the number of modules meant for it."""
 
     runs: int
     modules: int
@@ -103,7 +103,7 @@ class Share(NamedTuple):
 
     @property
     def is_next_to_nothing(self) -> bool:
-        """Return whether programs can be expected to fail: what runs came with a library that is linked in."""
+        """Return whether programs can be expected to fail: the modules that run came with a linked library."""
         return 4 * self.runs < self.modules or not self.modules
 
 
@@ -112,7 +112,7 @@ class GpuCode(NamedTuple):
 
     modules: tuple[CodeModule, ...] = ()
     unread: Optional[str] = None
-    """Why more may be in it."""
+    """Why there may be more code."""
 
     def __bool__(self) -> bool:
         return bool(self.modules or self.unread)
@@ -139,7 +139,7 @@ class GpuCode(NamedTuple):
         return frozenset(map(vendor_of, (*self.code, *self.ptx)))
 
     def share(self, arch: str, cuda: Optional[str] = None) -> Share:
-        """Return how many modules a GPU of *arch*, `sm_86` or `gfx90a`, runs with a driver for *cuda*.
+        """Return how many modules a GPU of *arch* (`sm_86`, `gfx90a`) runs with a driver for *cuda*.
 
         Modules for other single architectures do not count.
         """
@@ -159,7 +159,7 @@ class CodeFile(NamedTuple):
     framework: Optional[str]
     """`PyTorch`; None for the program and its libraries."""
     is_main: bool
-    """Whether nothing of the framework, or of the program, runs on a GPU without it."""
+    """Whether the framework or the program runs nothing on a GPU without it."""
     gpu_code: GpuCode
 
     def to_dict(self) -> dict[str, Any]:
@@ -176,9 +176,9 @@ class CodeFile(NamedTuple):
 
 
 def main_files_by_owner(files: Iterable[CodeFile], program: str = "") -> dict[str, list[CodeFile]]:
-    """Return the main files of each framework; all its files where none is a main one.
+    """Return the main files of each framework, or all its files if none is a main one.
 
-    What is of no framework is of *program*, or each file by itself.
+    Files without a framework belong to *program*, or each to itself if *program* is empty.
     """
     groups: dict[str, list[CodeFile]] = {}
     for file in files:
@@ -192,13 +192,13 @@ def vendor_of(arch: str) -> Vendor:
 
 
 def arch_sort_key(arch: str) -> tuple[int, str]:
-    """Return the key by which `sm_90` is before `sm_100`, `gfx90a` before `gfx1030`, and generic ones are last."""
+    """Return the sort key that puts `sm_90` before `sm_100`, `gfx90a` before `gfx1030`, and generic ones last."""
     match = _CUDA.fullmatch(arch)
     return (int(match.group(1)), arch) if match else (len(arch.partition(":")[0]), arch)
 
 
 def gpu_code(modules: Iterable[tuple[Iterable[str], Iterable[Ptx]]], unread: Optional[str] = None) -> GpuCode:
-    """Return the `GpuCode` of *modules*, each machine code and PTX; equal ones become one, the most frequent first."""
+    """Return the `GpuCode` of *modules*, each machine code and PTX. Equal modules are merged, frequent ones first."""
     counts: Counter[tuple[frozenset[str], frozenset[Ptx]]] = Counter()
     for code, ptx in modules:
         counts[frozenset(code), frozenset(ptx)] += 1
@@ -211,7 +211,7 @@ def gpu_code(modules: Iterable[tuple[Iterable[str], Iterable[Ptx]]], unread: Opt
 
 
 def best_share(files: Iterable[CodeFile], arch: str, cuda: Optional[str] = None) -> Share:
-    """Return the best share of *files*, of which a framework uses one: as `GpuCode.share`."""
+    """Return the best `GpuCode.share` of *files*, of which a framework uses one."""
     shares = [file.gpu_code.share(arch, cuda) for file in files]
     return max(shares, key=lambda one: one.ratio, default=Share(0, 0))
 
@@ -224,13 +224,13 @@ def merge_gpu_code(files: Iterable[CodeFile]) -> GpuCode:
 
 
 def arch_of_capability(capability: str) -> Optional[str]:
-    """Return the architecture of a compute capability: `8.6` -> `sm_86`, `12.0` -> `sm_120`; None if it is no such."""
+    """Return the architecture of a compute capability: `8.6` -> `sm_86`, `12.0` -> `sm_120`; None if malformed."""
     match = re.fullmatch(r"([0-9]{1,2})\.([0-9])", capability)
     return f"sm_{match.group(1)}{match.group(2)}" if match else None
 
 
 def arch_of_override(value: str) -> Optional[str]:
-    """Return the architecture that a value of `OVERRIDE` means: `10.3.0` -> `gfx1030`; None for no such value."""
+    """Return the architecture that the value of `OVERRIDE` selects: `10.3.0` -> `gfx1030`; None if it is malformed."""
     match = re.fullmatch(r"\s*([0-9]{1,2})\.\s*([0-9]{1,3})\.\s*([0-9]{1,3})", value)
     if match is None:
         return None
@@ -239,20 +239,20 @@ def arch_of_override(value: str) -> Optional[str]:
 
 
 def instruction_set(arch: str) -> str:
-    """Return the generation of an AMD processor, each of which has other instructions: `gfx1032` -> `gfx10`."""
+    """Return the generation of an AMD processor: `gfx1032` -> `gfx10`. Instruction sets differ between generations."""
     return arch.partition(":")[0][:-2]
 
 
 def is_tegra_arch(arch: str) -> bool:
-    """Return whether *arch* is that of a Jetson or DRIVE: other GPUs run none of its code, and it none of theirs."""
+    """Return whether *arch* is a Jetson's or DRIVE's: it shares no code with other GPUs."""
     match = _CUDA.fullmatch(arch)
     return match is not None and int(match.group(1)) in _TEGRA
 
 
 def override_for(arch: str, code: Iterable[str]) -> Optional[str]:
-    """Return the value of `OVERRIDE` by which an RDNA GPU of *arch* runs *code*: `10.3.0` for gfx1032 and gfx1030.
+    """Return the value of `OVERRIDE` with which an RDNA GPU of *arch* runs *code*: `10.3.0` for gfx1032 and gfx1030.
 
-    Processors that differ in the last digit only have nearly the same instructions, and many users do so.
+    Processors that differ only in the last digit have nearly the same instructions, and many users set the variable.
     """
     match = re.fullmatch(r"gfx(1[0-9])([0-9a-f])[0-9a-f]", arch)
     if match is None:
@@ -266,7 +266,6 @@ def _each_once(archs: Iterable[str]) -> tuple[str, ...]:
 
 
 def _runs_binary(arch: str, code: str) -> bool:
-    """Return whether a GPU of *arch* runs machine code for *code*."""
     gpu_match, code_match = _CUDA.fullmatch(arch), _CUDA.fullmatch(code)
     if gpu_match is None or code_match is None:
         return gpu_match is code_match and (
@@ -279,7 +278,6 @@ def _runs_binary(arch: str, code: str) -> bool:
 
 
 def _jit_compiles(arch: str, code: str) -> bool:
-    """Return whether the driver of a GPU of *arch* compiles *code* for it."""
     gpu_match, code_match = _CUDA.fullmatch(arch), _CUDA.fullmatch(code)
     if gpu_match is None or code_match is None:
         return code == (SPIR64 if arch in INTEL else SPIRV) and gpu_match is None
@@ -290,7 +288,7 @@ def _jit_compiles(arch: str, code: str) -> bool:
 
 
 def _amd_runs(arch: str, code: str) -> bool:
-    """As `_runs_binary`, of AMD: a feature that only one of them names does not matter."""
+    """A feature that only one of the two names does not matter."""
     (gpu, *has), (processor, *wants) = arch.split(":"), code.split(":")
     if not gpu.startswith("gfx"):
         return False

@@ -1,4 +1,4 @@
-"""Inventories: files, device nodes and GPUs of a host, and a Decision about everything that was considered."""
+"""Inventories: files, device nodes and GPUs of a host, and a Decision about each candidate."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ from gpubind.model.files import ContainerPath, HostPath, RootedPath
 from gpubind.model.plain import DOCUMENT_DECODER
 
 Vendor = Literal["nvidia", "amd", "intel", "other"]
-"""`other`: a CDI device of a kind that gpubind knows nothing else about."""
+"""`other`: a CDI device of an unknown kind."""
 Capability = Literal["compute", "utility", "video", "graphics", "display", "ngx", "compat32"]
 CAPABILITIES: tuple[Capability, ...] = ("compute", "utility", "video", "graphics", "display", "ngx", "compat32")
-"""In NVIDIA_DRIVER_CAPABILITIES' sense and spelling."""
+"""As in NVIDIA_DRIVER_CAPABILITIES."""
 DEFAULT_CAPABILITIES: tuple[Capability, ...] = CAPABILITIES[:-1]
-"""What `--nv` means: everything but 32-bit libraries."""
+"""The capabilities of `--nv`: all but 32-bit libraries."""
 
 FileRole = Literal["library", "binary", "file", "manifest", "socket", "directory"]
 Verdict = Literal["taken", "left-out", "rejected", "absent"]
 Step = Literal["name", "search", "choice", "capability", "side", "place"]
 Severity = Literal["error", "warning", "note"]
 Side = Literal["auto", "host", "image"]
-"""Whose copy of something a container uses."""
+"""Which copy a container uses."""
 FileGroup = Literal["glvnd", "opencl", "rocm", "compute-runtime", "libc"]
-"""Files that go together, and that an image may have its own copy of: libglvnd's libraries, the OpenCL loader, AMD's
-user space, Intel's, the C library.
-"""
+"""Files that are used together, and of which an image may have its own copy: libglvnd's libraries, the OpenCL loader,
+the user spaces of AMD and Intel, the C library."""
 DriverKind = Literal["linux", "wsl", "tegra"]
 
 
@@ -41,13 +40,13 @@ class Gpu(NamedTuple):
     minor: Optional[int]
     model: Optional[str]
     render: Optional[RootedPath]
-    """`/dev/dri/renderD128`, or the node of an accelerator, `/dev/accel/accel0`; None if the host has none for it."""
+    """`/dev/dri/renderD128`, or an accelerator's node, `/dev/accel/accel0`; None if the host has no such node."""
     chosen: bool
     """Whether the container gets it."""
     mig: tuple[MigDevice, ...] = ()
-    """Its parts; of a GPU of which parts are chosen, those."""
+    """Its parts; if only some are chosen, those."""
     partition: Optional[str] = None
-    """How an AMD GPU and its memory are divided, `CPX/NPS4`, where they can be; each part is a GPU by itself."""
+    """How an AMD GPU and its memory are divided, `CPX/NPS4`, if they can be; each part is a separate GPU."""
 
     @property
     def node(self) -> Optional[RootedPath]:
@@ -58,7 +57,7 @@ class Gpu(NamedTuple):
 
     @property
     def is_gaudi(self) -> bool:
-        """Return whether it is an accelerator of Intel's: its node is none of DRM's."""
+        """Return whether it is an Intel accelerator: its node is not one of DRM's."""
         return self.vendor == "intel" and not (self.render or "").startswith("/dev/dri/")
 
 
@@ -79,22 +78,22 @@ class MigDevice(NamedTuple):
 
 
 class MigNode(NamedTuple):
-    """The node that guards a part of a GPU: opening it takes the right to use that part."""
+    """The node that guards a part of a GPU: opening it requires the right to use that part."""
 
     target: ContainerPath
     minor: int
     """Of the GPU."""
     gi: int
     ci: Optional[int]
-    """None: it guards the GPU instance itself, without which none of its compute instances can be used."""
+    """None: it guards the GPU instance itself, which all of its compute instances require."""
 
     def guards(self, device: MigDevice) -> bool:
-        """Return whether a process needs it for *device*, on the same GPU."""
+        """Return whether a process needs the node for *device*, on the same GPU."""
         return self.gi == device.gi and self.ci in (None, device.ci)
 
 
 class MigName(NamedTuple):
-    """A name of a MIG device that is in no file, and what it means: the driver's own program knows."""
+    """A name of a MIG device that no file contains, and its meaning according to the driver's own program."""
 
     name: str
     """`MIG-<uuid>`, or `G:M`: the M-th MIG device of the GPU with index G."""
@@ -109,9 +108,9 @@ class Driver(NamedTuple):
 
     vendor: Vendor
     version: Optional[str]
-    """V: what the user-space files must match."""
+    """The version that the user-space files must match."""
     version_assumed: bool
-    """True if V is not the kernel module's, but that of the file that libcuda leads to."""
+    """True if `version` is that of the resolved libcuda instead of the kernel module's."""
     kernel_version: Optional[str]
     kind: DriverKind
     cuda_max: Optional[str]
@@ -120,7 +119,7 @@ class Driver(NamedTuple):
 
 
 class PassedOver(NamedTuple):
-    """A source that did not serve, and why."""
+    """A source that could not be used, and why."""
 
     source: str
     code: str
@@ -128,7 +127,7 @@ class PassedOver(NamedTuple):
 
 
 class SourceUsed(NamedTuple):
-    """Which source served."""
+    """The source in use."""
 
     served: str
     detail: str
@@ -152,27 +151,27 @@ class HostFile(NamedTuple):
     named_at: str
     found_by: str
     names: tuple[str, ...] = ()
-    """A library's names in the container: its soname and every link the host has for it. Else empty."""
+    """A library's names in the container: its soname and the names of all links to it on the host. Else empty."""
     target: Optional[ContainerPath] = None
-    """Where it must be in the container; None where the layout decides (libraries, binaries)."""
+    """Its path in the container; None where the layout decides (libraries, binaries)."""
     arch: Optional[str] = None
     soname: Optional[str] = None
     version: Optional[str] = None
     """Driver version in the file's name, if any."""
     capability: Optional[Capability] = None
-    """None: always taken. Never `compat32`, which chooses architectures."""
+    """None: always taken. Never `compat32`, which selects architectures."""
     group: Optional[FileGroup] = None
-    """Whose copy is used is decided for the whole group. None: it belongs to the driver, and no image has its own."""
+    """The host's or the image's copies are used for the whole group. None: a driver file, always the host's."""
     content: Optional[bytes] = None
-    """A manifest's bytes: its library paths may have to change with where libraries land."""
+    """A manifest's bytes: its library paths may have to be changed to those in the container."""
     options: Optional[tuple[str, ...]] = None
-    """Of its bind, where its source sets them; None: those of its kind."""
+    """The options of its bind, if its source sets them; None: those of its kind."""
     compat32: bool = False
     """Whether it is a 32-bit library of a 64-bit host."""
 
     @property
     def name(self) -> str:
-        """Its soname, else its first name, its place in the container, its path."""
+        """Return its soname, else its first name, its path in the container, its path."""
         return self.soname or (self.names[0] if self.names else self.target or self.path)
 
     def decision(
@@ -184,7 +183,7 @@ class HostFile(NamedTuple):
         target: Optional[ContainerPath] = None,
         detail: Optional[str] = None,
     ) -> Decision:
-        """Return the outcome for it, or for its name *subject*."""
+        """Return the outcome for the file, or for its name *subject*."""
         claim = (self.named_by, self.named_at, self.path, self.found_by)
         return Decision(self.vendor, subject, verdict, rule, step, *claim, target, detail)
 
@@ -204,13 +203,13 @@ class DeviceNode(NamedTuple):
     gid: int
     group: Optional[str]
     access: str
-    """What this process may do with it: `rw`, `r`, `w` or `none`."""
+    """The rights of this process: `rw`, `r`, `w` or `none`."""
     gpu: Optional[int]
-    """Index of the GPU it belongs to."""
+    """The index of its GPU."""
     capability: Optional[Capability]
 
     def decision(self, verdict: Verdict, rule: str, step: Step, detail: Optional[str] = None) -> Decision:
-        """Return the outcome for it."""
+        """Return the outcome for the node."""
         claim = ("devices", "/dev", self.target, "/dev")
         target = self.target if verdict == "taken" else None
         return Decision(self.vendor, self.target, verdict, rule, step, *claim, target, detail)
@@ -221,14 +220,14 @@ class EnvVar(NamedTuple):
 
     name: str
     op: Literal["set", "default", "prepend", "append", "unset"]
-    """`default`: set it where neither the caller nor the image has a value for it."""
+    """`default`: set it if neither the caller nor the image sets it."""
     value: Optional[str]
     separator: Optional[str]
     rule: str
 
 
 class Decision(NamedTuple):
-    """The outcome for one thing that was considered."""
+    """The outcome for one candidate."""
 
     vendor: Vendor
     subject: str
@@ -237,21 +236,21 @@ class Decision(NamedTuple):
     rule: str
     """Kebab-case; docs/plan.md explains each."""
     step: Step
-    """Which step of the planning decided."""
+    """The step of planning that decided."""
     named_by: Optional[str] = None
     """The source that named it: `liblist`, `driver`, `completion`."""
     named_at: Optional[str] = None
     """`etc/nvliblist.conf:12`."""
     path: Optional[str] = None
-    """The file in question, inside the driver root."""
+    """The file, inside the driver root."""
     found_by: Optional[str] = None
-    """`ld.so.cache`, or the directory that held it."""
+    """`ld.so.cache`, or its directory."""
     target: Optional[str] = None
     detail: Optional[str] = None
 
 
 class Finding(NamedTuple):
-    """Something the user should know, with what to do about it."""
+    """Something that the user should know, and the remedy."""
 
     code: str
     severity: Severity
@@ -265,7 +264,7 @@ class Finding(NamedTuple):
 
     def __str__(self) -> str:
         """Return the message as `gpubind check` prints it, with each command on a line."""
-        from gpubind.model.message import message_lines, printable  # not every plan is printed
+        from gpubind.model.message import message_lines, printable  # many plans are not printed
 
         lines = message_lines(self.severity, self.code, self.what, self.where, self.why, self.hint)
         commands = [f"         $ {printable(line)}" for line in (self.command or "").split("\n") if line]
@@ -277,7 +276,7 @@ class Finding(NamedTuple):
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Finding:
-        """Return what `to_dict` gave. Errors: `FormatError` (code `bad-plan`)."""
+        """Return the finding that `to_dict` encoded. Errors: `FormatError` (code `bad-plan`)."""
         return DOCUMENT_DECODER.decode(cls, value, "finding")
 
 
@@ -294,21 +293,21 @@ class Inventory(NamedTuple):
     findings: tuple[Finding, ...] = ()
     mig_nodes: tuple[MigNode, ...] = ()
     mig_names: tuple[MigName, ...] = ()
-    """What could be found out of the names in the request and the environment."""
+    """The resolved names of the request and the environment."""
     hides_gpus: bool = False
-    """Whether a device cgroup, a mode or a private /dev hides some of these GPUs: programs number only the others."""
+    """Whether a device cgroup, a mode or a private /dev hides some of these GPUs. Programs number only visible ones."""
     hidden_gpu_indexes: tuple[int, ...] = ()
-    """The indexes of the GPUs that this process cannot open, by their nodes."""
+    """The indexes of the GPUs whose nodes this process cannot open."""
     forbidden: tuple[str, ...] = ()
-    """The nodes that a device cgroup forbids to this process, although mode and access control list allow them."""
+    """The nodes that only a device cgroup forbids to this process: mode and access control list allow them."""
     env: tuple[EnvVar, ...] = ()
-    """What a CDI spec sets."""
+    """The variables of a CDI spec."""
     libcuda_directories: tuple[str, ...] = ()
-    """The directories that hold libcuda: programs and data are also searched in their prefixes."""
+    """The directories with libcuda; programs and data are also searched for in their prefixes."""
     devices_only: bool = False
-    """Whether its user space was not asked for: then what an image lacks of it is not a finding."""
+    """Whether its user space was not requested: then libraries missing in an image are not a finding."""
     devices_per_gpu: tuple[int, ...] = ()
-    """How many devices a vendor's library counts of each GPU; empty: one of each."""
+    """The number of devices in a vendor's library for each GPU; empty: one for each."""
 
 
 class Mount(NamedTuple):
@@ -328,4 +327,4 @@ class Mount(NamedTuple):
     size: int
     """Bytes of the file (or of the content); 0 for sockets and directories."""
     rule: str
-    """Why it is in the plan: the source or completion rule that named it."""
+    """The source or completion rule that named it."""

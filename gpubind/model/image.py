@@ -1,4 +1,4 @@
-"""Images: the facts that a plan needs."""
+"""The facts of an image that a plan needs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CudaNote(NamedTuple):
 
 
 class ImageLibrary(NamedTuple):
-    """A library in an image that concerns a plan."""
+    """A library in an image that matters to a plan."""
 
     soname: str
     path: RootedPath
@@ -38,18 +38,18 @@ class ImageCuda(NamedTuple):
     version: str
     """`12.4.1`; `12.4` or `12` where only that is known."""
     origin: Literal["toolkit", "variable", "pip", "conda", "spack", "easybuild", "code"]
-    """Who put it there; `toolkit`: /usr/local/cuda; `variable`: CUDA_VERSION, where there is no toolkit; `code`: the
+    """What installed it. `toolkit`: /usr/local/cuda. `variable`: CUDA_VERSION, if there is no toolkit. `code`: the
     compiler of GPU code."""
     where: str
-    """The file or directory with the version, as seen in the image; or the name of the variable."""
+    """The file or directory with the version, by its path in the image; or the name of the variable."""
 
 
 class ImageFacts(NamedTuple):
-    """What a plan must know of an image."""
+    """The facts of an image that a plan needs."""
 
     kind: ImageKind
     label: str
-    """As the user named it; not in any document."""
+    """The name that the user gave; not in any document."""
     arch: Optional[str]
     """`x86_64`; None if it is unknown."""
     libc_family: Literal["glibc", "musl", "none"]
@@ -58,18 +58,18 @@ class ImageFacts(NamedTuple):
     libstdcxx: Optional[str]
     """Newest GLIBCXX version that its libstdc++ defines, `3.4.30`."""
     loader_directories: tuple[RootedPath, ...]
-    """Where its loader searches, in order."""
+    """The directories that its loader searches, in order."""
     singularity: bool
     """Whether it has `/.singularity.d/env`, which makes Apptainer and SingularityCE set LD_LIBRARY_PATH."""
     env: Mapping[str, str]
-    """What it sets itself, in its configuration or environment files, of what concerns a plan: LD_LIBRARY_PATH, PATH,
-    NVIDIA_*, CUDA_VERSION, and the variables that choose GPUs, and their code."""
+    """The variables in its configuration or environment files that concern a plan: LD_LIBRARY_PATH, PATH, NVIDIA_*,
+    CUDA_VERSION, and those that choose GPUs and their code."""
     undecided: tuple[str, ...]
-    """Variables of these whose value only a shell could know; `env` does not have them."""
+    """Those whose value only a shell can compute; `env` omits them."""
     driver: tuple[ImageLibrary, ...]
-    """Libraries of a driver that its loader would find: they should not be there. No stubs, no empty files."""
+    """Driver libraries that its loader finds, and that an image should not contain. No stubs, no empty files."""
     vendor_neutral: tuple[str, ...]
-    """Which of libglvnd's libraries and the OpenCL loader it has, by soname."""
+    """The sonames of its libglvnd libraries and of its OpenCL loader."""
     cuda: Optional[str]
     """The newest CUDA toolkit or runtime in it, `12.4.1`."""
     compat: tuple[ImageLibrary, ...]
@@ -77,18 +77,18 @@ class ImageFacts(NamedTuple):
     rocm: Optional[str]
     """The ROCm release in it, `6.1.2`."""
     rocm_runtime: Optional[RootedPath] = None
-    """The HSA runtime of ROCm in it, where that is outside of its loader's directories."""
+    """The HSA runtime of ROCm in it, if that is outside of its loader's directories."""
     own_libcuda: Optional[RootedPath] = None
-    """The libcuda to which its own LD_LIBRARY_PATH leads before the host's, resolved; None if to none."""
+    """The resolved libcuda that its own LD_LIBRARY_PATH puts before the host's; None if there is none."""
     every_cuda: tuple[ImageCuda, ...] = ()
-    """Every CUDA toolkit or runtime that was found in it, the newest first."""
+    """Every CUDA toolkit or runtime in it, the newest first."""
     has_root: bool = True
-    """Whether it is what a container's `/` may be; False for a directory that has nothing of it."""
+    """Whether it can be a container's `/`; False for a directory without any of its files."""
     libc_fault: Optional[str] = None
-    """Its libc.so.6, and why nothing can load that; None if it has none at all, or a good one."""
+    """Its libc.so.6, and why that cannot be loaded; None if it has none, or a good one."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the member `image` of the documents, without the place of the image."""
+        """Return the member `image` of the documents, without the path of the image."""
         return {
             "kind": self.kind,
             "arch": self.arch,
@@ -105,7 +105,7 @@ class ImageFacts(NamedTuple):
 
     @classmethod
     def from_dict(cls, value: Any) -> ImageFacts:
-        """Return what `to_dict` gave, with what it leaves out empty. Errors: `FormatError` (code `bad-plan`)."""
+        """Return the facts that `to_dict` encoded, with omitted ones empty. Errors: `FormatError` (code `bad-plan`)."""
         libc = value.get("libc") or {} if isinstance(value, dict) else None
         if not isinstance(libc, dict):
             raise DOCUMENT_DECODER.format.damaged("it is not an object", "image" if libc is None else "image.libc")

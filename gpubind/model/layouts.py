@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from gpubind.model.arch import DRIVER_ARCHITECTURES, architecture
 
 SUBDIRECTORIES = ("", "vdpau", "gbm")
-"""Below each library directory: what ld.so never searches, but libvdpau and libgbm do."""
+"""Below each library directory. ld.so searches only the first, libvdpau and libgbm the others."""
 
 
 def gbm_directories(arch: str) -> tuple[str, ...]:
-    """Return where the libgbm of a distribution looks for its backends: for *arch*, and for its 32-bit companion.
+    """Return where libgbm looks for its backends: for *arch* and for its 32-bit companion.
 
-    Also one that was built from source for *arch*, and that of NixOS.
+    They are the directories of distributions, of a libgbm built from source for *arch*, and of NixOS.
     """
     rows = [architecture(name) for name in (arch, architecture(arch).compat32) if name]
     usual = [path for row in rows for path in (f"/usr/lib/{row.triplet}", row.plain_directories[0])]
@@ -25,16 +25,16 @@ def gbm_directories(arch: str) -> tuple[str, ...]:
 APPTAINER_LIBRARIES, APPTAINER_LIBRARIES32 = "/.singularity.d/libs", "/.singularity.d/libs32"
 GPUBIND_LIBRARIES, GPUBIND_LIBRARIES32, GPUBIND_PROGRAMS = "/.gpubind/libs", "/.gpubind/libs32", "/.gpubind/bin"
 CONTAINER_LIBRARIES = (APPTAINER_LIBRARIES, APPTAINER_LIBRARIES32, GPUBIND_LIBRARIES, GPUBIND_LIBRARIES32)
-"""Where the driver's libraries are inside a container that Apptainer, SingularityCE or gpubind started: searched before
-the ld cache, which is the image's."""
+"""The directories of the driver's libraries in a container that Apptainer, SingularityCE or gpubind started. They are
+searched before the ld cache, which is the image's."""
 
 WSL_LIBRARIES, WSL_DRIVERS = "/usr/lib/wsl/lib", "/usr/lib/wsl/drivers"
-"""Where Windows puts its drivers' libraries for Linux (WSL 2), and where it shows the directories of its drivers."""
+"""The directory of the Linux libraries of Windows' drivers (WSL 2), and that of the drivers' own directories."""
 
 DXG = "/dev/dxg"
-"""All GPUs of Windows, of any vendor (WSL 2)."""
+"""The node of all GPUs of Windows, of any vendor (WSL 2)."""
 ALL_GPU_NODES = (DXG,)
-"""Nodes that are all GPUs of a host: none of those can be chosen."""
+"""Nodes that stand for all GPUs of a host, so that single GPUs cannot be chosen."""
 
 STANDARD_PROGRAMS = (
     GPUBIND_PROGRAMS,
@@ -60,7 +60,7 @@ BINARY_DIRECTORIES = (
 )
 
 GKE_HOME_NAME = "kubernetes"
-"""A directory below /home that names no user: nodes of GKE have programs and the driver in it."""
+"""A directory below /home that is not a user's: nodes of GKE keep programs and the driver there."""
 
 
 STARTER_PREFIXES = (
@@ -70,13 +70,13 @@ STARTER_PREFIXES = (
     "/usr/local/lib",
     *(f"/usr/lib/{architecture(name).triplet}" for name in DRIVER_ARCHITECTURES if architecture(name).bits == 64),
 )
-"""Where packages and `make install` of Apptainer and SingularityCE put the set-user-id program."""
+"""The prefixes of the set-user-id program of Apptainer and SingularityCE, by packages and `make install`."""
 
 
 def library_directories(arch: str) -> tuple[str, ...]:
-    """Return the known driver directories for *arch*, in the order in which they are searched.
+    """Return the known driver directories for *arch*, in search order.
 
-    Distributions first, then the vendor's containers and operators, then what has no /usr at all.
+    Distributions are first, then vendors' containers and operators, then systems without /usr.
     """
     row = architecture(arch)
     tri, plain, bits64 = row.triplet, row.plain_directories, row.bits == 64
@@ -114,10 +114,10 @@ def library_directories(arch: str) -> tuple[str, ...]:
 
 
 SYSTEMS_WITHOUT_LD_CACHE = ("alpine", "chimera", "guix", "nixos", "postmarketos", "talos")
-"""The systems that have no /etc/ld.so.cache by design, by their ID in os-release(5): their loaders search elsewhere."""
+"""The systems without /etc/ld.so.cache by design, by their ID in os-release(5): their loaders search elsewhere."""
 
 DRIVER_DATA_NAMES = ("OpenCL", "egl", "glvnd", "nvidia", "vulkan", "vulkansc")
-"""Below /usr/share and /etc: the directories of manifests and data that belong to a driver's libraries."""
+"""The directories below /usr/share and /etc with manifests and data of a driver's libraries."""
 DRIVER_DATA_PREFIXES = tuple(f"{base}/{name}/" for base in ("/usr/share", "/etc") for name in DRIVER_DATA_NAMES)
 
 
@@ -129,17 +129,17 @@ def install_prefix(directory: str) -> str:
 
 
 def program_directories_of(directory: str) -> tuple[str, ...]:
-    """Return the directories of programs that belong to the libraries in *directory*, which may have them itself."""
+    """Return the program directories that belong to the libraries in *directory*, with *directory* itself last."""
     prefixes = dict.fromkeys((install_prefix(directory), directory.rpartition("/")[0]))
     return (*(f"{prefix}/{name}" for prefix in prefixes for name in ("bin", "sbin")), directory)
 
 
 def data_prefix_pairs(path: str, directories: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Return where a host may have what *path* means: how it begins, and how it begins there, in order.
+    """Return pairs of a prefix of *path*, and its replacement on a host, in search order.
 
-    *directories* hold the driver's libraries: what belongs to a driver is in their prefix. The /etc of a prefix that
-    ends with /usr is next to it. GKE has Vulkan's manifests in a directory of the prefix. In /usr/local/share, of a
-    container, only Vulkan's loader would look. Source: nvidia-container-toolkit `internal/discover/graphics.go`.
+    *directories* hold the driver's libraries; the driver's data is in their prefix. The /etc of a prefix that ends with
+    /usr is next to it. GKE keeps Vulkan's manifests in a directory of the prefix. Only Vulkan's loader searches a
+    container's /usr/local/share. Source: nvidia-container-toolkit `internal/discover/graphics.go`.
     """
     places: list[tuple[str, str]] = []
     for prefix in map(install_prefix, directories):
@@ -154,9 +154,9 @@ def data_prefix_pairs(path: str, directories: Iterable[str]) -> tuple[tuple[str,
 
 TEGRA_RELEASE = "/etc/nv_tegra_release"
 TEGRA_LISTS = "/etc/nvidia-container-runtime/host-files-for-container.d"
-"""Where a Jetson has the lists of what containers need of it."""
+"""The directory of a Jetson's lists of the files that containers need."""
 TEGRA_PASSTHROUGH = "/usr/share/nvidia-container-passthrough"
-"""Where Yocto's images have, at the paths of NVIDIA's Ubuntu, what the lists name and they have elsewhere or lack."""
+"""The directory in which Yocto's images provide listed files that they keep at other paths than NVIDIA's Ubuntu."""
 TEGRA_NODES = (
     *("/dev/nvmap", "/dev/nvhost-*", "/dev/nvgpu/*/*", "/dev/nvsciipc", "/dev/host1x*", "/dev/tegra_dc_*"),
     *("/dev/dri/card*", "/dev/dri/renderD*", "/dev/v4l2-nv*", "/dev/fb*"),
@@ -164,21 +164,21 @@ TEGRA_NODES = (
 """The nodes of a Jetson besides /dev/nvidia*. Source: NVIDIA's lists of JetPack 4 to 7."""
 
 TEGRA_CONTROL = r"/dev/(?:nvhost-ctrl-gpu|nvgpu/[^/]+/ctrl)"
-"""The pattern of the node that controls the GPU in the chip."""
+"""The pattern of the node that controls the integrated GPU."""
 
 
 def tegra_directories(arch: str) -> tuple[str, ...]:
-    """Return the directories of a Jetson's driver, in JetPack 6 and later, then before."""
+    """Return the directories of a Jetson's driver: of JetPack 6 and later first, then of earlier ones."""
     base = f"/usr/lib/{architecture(arch).triplet}"
     return tuple(f"{base}/{name}" for name in ("nvidia", "tegra", "tegra-egl"))
 
 
 ROCM_PREFIXES = ("/opt/rocm", "/opt/rocm-*", "/opt/rocm/core-*")
-"""Where AMD's installers put ROCm: a directory for each release, and a link to one of them; from 7.13 on links to the
+"""The directories of AMD's installers: one for each release, and a link to one of them; from 7.13 on links to the
 directories of one. Source: ROCm documentation, "Transition guide from legacy ROCm release stream".
 """
 ROCM_LIBRARIES = ("lib", "lib64")
-"""Of a release of ROCm, the directories of libraries."""
+"""The library directories of a ROCm release."""
 
 
 def amdgpu_directories(arch: str) -> tuple[str, ...]:
@@ -195,4 +195,4 @@ UNBINDABLE_DIRECTORIES = frozenset(
         *(f"{base}/{architecture(name).triplet}" for base in ("/lib", "/usr/lib") for name in DRIVER_ARCHITECTURES),
     )
 )
-"""Directories that a list file or a CDI spec cannot bind: that would hide the container's own."""
+"""Directories that a list file or a CDI spec must not bind: that would hide the container's own."""

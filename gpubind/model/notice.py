@@ -1,4 +1,4 @@
-"""What a command reports while it works: findings, warnings, and messages in one line."""
+"""The messages that a command reports while it works: findings, errors as warnings, and notices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Notice(NamedTuple):
 
 
 Message = Union[Finding, GpubindError, Notice]
-"""What a command reports; an error is a warning: the command goes on without what failed."""
+"""A report of a command. An error is a warning: the command continues without the part that failed."""
 
 
 def ignore(message: Message) -> None:
@@ -40,7 +40,7 @@ def finding_of(message: Message) -> Optional[Finding]:
 
 
 def collecting(findings: list[Finding], report: Callable[[Message], None]) -> Callable[[Message], None]:
-    """Return what adds each message to *findings*, unless it is a detail, and passes it on to *report*."""
+    """Return a function that adds each message except details to *findings*, and passes it to *report*."""
 
     def collect(message: Message) -> None:
         finding = finding_of(message)

@@ -1,4 +1,4 @@
-"""Frozen values as JSON values, and back: a NamedTuple is an object of its fields, a tuple is a list."""
+"""Convert frozen values to JSON values and back: a NamedTuple is an object of its fields, a tuple is a list."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gpubind.frozen import FrozenDict, types_of
 _Value = TypeVar("_Value")
 _Reader = Callable[[Any, str], Any]
 _SINGLE_END = 2.0**128 - 2.0**103
-"""From here on a fraction is infinite in 32 bits."""
+"""The least number that is infinite as a 32-bit float."""
 _KINDS = {dict: "an object", list: "a list", str: "a string", int: "a number", float: "a fraction", bool: "a boolean"}
 
 
 def to_json_value(value: Any) -> Any:
-    """Return *value* as `json.loads` would give it."""
+    """Return *value* as `json.loads` would return it."""
     if isinstance(value, (tuple, list)):
         fields = getattr(value, "_asdict", None)
         return [to_json_value(item) for item in value] if fields is None else to_json_value(fields())
@@ -29,7 +29,7 @@ def to_json_value(value: Any) -> Any:
 
 
 def dump_document(document: dict[str, Any]) -> str:
-    """Return *document* as text: ASCII, one member of each array a line, so that diff can compare two of a kind."""
+    """Return *document* as text: ASCII, one member of each array a line, so that documents can be compared by diff."""
     parts = []
     for key, value in document.items():
         if isinstance(value, list) and value:
@@ -47,7 +47,7 @@ def go_text(value: Union[bool, int, float]) -> str:
     if abs(value) >= _SINGLE_END:
         return "-Inf" if value < 0 else "+Inf"
     value = unpack("f", pack("f", value))[0]
-    # The fewest digits that are read back as the same number of 32 bits.
+    # The fewest digits that are parsed as the same 32-bit number.
     texts = ((digits, f"{value:.{digits}e}") for digits in range(17))
     digits, text = next(
         (digits, text)
@@ -59,11 +59,11 @@ def go_text(value: Union[bool, int, float]) -> str:
 
 
 class Decoder:
-    """Makes frozen values of JSON values, by their type hints.
+    """Converts JSON values to frozen values by their type hints.
 
-    A NamedTuple is an object of its fields; other keys are ignored. A field with a default may be absent, or null.
+    A NamedTuple is an object of its fields; other keys are ignored. A field with a default may be absent or null.
     Bounds are annotations of a number or a string: a range, a tuple of values, a compiled pattern.
-    Errors: those of *kind*, with the place.
+    Errors: those of *kind*, with the location.
     """
 
     def __init__(
@@ -81,25 +81,25 @@ class Decoder:
     ) -> None:
         self.format = kind
         self.prefix = prefix
-        """The text before the first key in a place."""
+        """The text before the first key of a location."""
         self.keys = keys or {}
-        """Keys of fields that have other names: `a.b` is a member of the member `a`; "" is in no document."""
+        """Keys that differ from the field's name: `a.b` is the member `b` of the member `a`; "" is in no document."""
         self.members = members_limit
-        """The most members of a list."""
+        """The limit of members of a list."""
         self.has_nul = allows_nul
-        """Whether a string may contain NUL; one that becomes a path or a variable may not."""
+        """Whether a string may contain NUL; a path or a variable cannot."""
         self.is_go = follows_go
-        """Whether values are read as by Go's encoding/json below sigs.k8s.io/yaml, strictly: keys in any case, no
+        """Whether values are decoded as by Go's encoding/json below sigs.k8s.io/yaml, strictly: keys in any case, no
         unknown ones; a whole fraction is a number, a number or boolean is a string, null is empty or 0."""
         self.is_toml = is_toml
-        """Whether the document is written by hand: an unknown key is an error, a list of one may be its member."""
+        """Whether the document is written by hand: an unknown key is an error, and a single value is a list of one."""
         self.rows = list_types
-        """NamedTuples that are lists of their fields."""
+        """NamedTuples that documents contain as lists of their fields."""
         self._readers: dict[Any, _Reader] = dict(readers or {})
-        """Readers of values and their places, by kind; those given are for kinds with another form in documents."""
+        """Readers of a value and its location, by type; *readers* are for types with another form in documents."""
 
     def decode(self, kind: type[_Value], value: Any, location: str = "") -> _Value:
-        """Return the *kind* of value that *value*, at *location* in its document, stands for."""
+        """Return *value*, at *location* in its document, as a *kind*."""
         decoded: _Value = self._reader(kind)(value, location)
         return decoded
 
@@ -232,7 +232,7 @@ class Decoder:
         return read
 
     def _member(self, value: Any, path: list[str], location: str) -> tuple[Any, str]:
-        """Return the member at *path* and its place; None, and the place of what is absent."""
+        """Return the member at *path* and its location; for an absent one None and its location."""
         for key in path:
             if value is None:
                 break
@@ -244,7 +244,7 @@ class Decoder:
     def _go_fields(
         self, value: dict[str, Any], fields: Collection[str], by_fold: Mapping[str, str], location: str
     ) -> Iterator[tuple[str, Any]]:
-        """Yield the fields of *value*, whose names may be in another case."""
+        """Yield the fields of *value*, matching their names case-insensitively."""
         seen = set()
         for key, member in value.items():
             field_name = key if key in fields else by_fold.get(key.lower())
@@ -271,4 +271,4 @@ class Decoder:
 
 
 DOCUMENT_DECODER = Decoder(Format("bad-plan", "gpubind did not make this document"))
-"""Reads gpubind's own documents."""
+"""The decoder of gpubind's own documents."""

@@ -1,4 +1,4 @@
-"""A request and the plan that answers it, which can be written and read as JSON."""
+"""A request and its plan, which can be converted to JSON and back."""
 
 from __future__ import annotations
 
@@ -31,78 +31,78 @@ from gpubind.model.vendors import VENDOR_ROWS
 
 
 class Request(NamedTuple):
-    """What the caller asks for."""
+    """The request for a plan."""
 
     vendors: tuple[Vendor, ...] = ()
-    """Empty: every vendor found."""
+    """Empty: every vendor with a driver."""
     caps: Union[tuple[Capability, ...], tuple[Literal["all"]], None] = None
-    """None: `DEFAULT_CAPABILITIES`; `("all",)`: every one. What is asked for by name must not be missing silently."""
+    """None: `DEFAULT_CAPABILITIES`; `("all",)`: every one. A finding reports a named one that is missing."""
     source: str = "auto"
     """`auto`, `nvidia-container-cli`, `liblist`, `driver` or `cdi`."""
     completion: bool = True
     """Whether the shipped list is completed from the driver itself."""
     library_path: tuple[RootedPath, ...] = ()
-    """Directories, searched after the known driver directories."""
+    """Directories to search after the known driver directories."""
     like: Optional[str] = None
-    """Flavour to reproduce (`apptainer-1.4`), None for gpubind's own plan."""
+    """The flavour to reproduce (`apptainer-1.4`); None for gpubind's own plan."""
     libdir: Optional[ContainerPath] = None
-    """Where libraries land, None for the layout's own directory."""
+    """The directory of libraries; None for the layout's own."""
     vendor_neutral: Side = "auto"
-    """Whose libglvnd and OpenCL loader the container uses."""
+    """Which libglvnd and OpenCL loader the container uses."""
     gpus: Optional[str] = None
-    """`all`, `none` or a list of GPUs as `--gpus` spells it; None: the caller's environment decides."""
+    """`all`, `none` or a list of GPUs in the syntax of `--gpus`; None: the caller's environment decides."""
     cdi_directories: tuple[str, ...] = ()
-    """Where CDI specs are, in rising priority; empty: /etc/cdi and /var/run/cdi."""
+    """The directories of CDI specs, in rising priority; empty: /etc/cdi and /var/run/cdi."""
     cdi_devices: tuple[str, ...] = ()
-    """Qualified names of CDI devices, `nvidia.com/gpu=0`, which mean `source` cdi; empty with that: every GPU of
-    NVIDIA's."""
+    """Qualified names of CDI devices, `nvidia.com/gpu=0`, which imply `source` cdi; empty with that source: every
+    NVIDIA GPU."""
     userspace: Side = "auto"
-    """Whose ROCm or Level Zero the container uses."""
+    """Which ROCm or Level Zero the container uses."""
     cuda_compat: Side = "auto"
-    """Whose libcuda the container uses, if its image has one of CUDA's forward compatibility package."""
+    """Which libcuda the container uses, if its image has one of CUDA's forward compatibility package."""
     libc: Side = "image"
-    """Whose glibc the container's programs run on."""
+    """Which glibc the container's programs use."""
 
     @property
     def capabilities(self) -> tuple[Capability, ...]:
-        """What is asked for, by name or not."""
+        """Return the requested capabilities, named or by default."""
         caps = self.caps
         return DEFAULT_CAPABILITIES if caps is None else tuple(c for c in CAPABILITIES if c in caps or "all" in caps)
 
     @property
     def caps_explicit(self) -> bool:
-        """Whether the caller said which capabilities."""
+        """Return whether the caller set the capabilities."""
         return self.caps is not None
 
     @property
     def caps_named(self) -> bool:
-        """Whether the caller named some of the capabilities, and not all: one that is not served is an error then."""
+        """Return whether the caller named some capabilities, but not all: then an unserved one is an error."""
         return self.caps is not None and self.capabilities != CAPABILITIES
 
     @property
     def computes_by_name(self) -> bool:
-        """Whether the caller named compute, or the host's user space that computes."""
+        """Return whether the caller named compute, or the host's user space, which computes."""
         return self.userspace == "host" or (self.caps_named and "compute" in self.capabilities)
 
     @property
     def is_without_compute(self) -> bool:
-        """Whether the caller named capabilities, and neither compute nor the host's user space."""
+        """Return whether the caller named capabilities without compute, and not the host's user space."""
         return self.caps_named and "compute" not in self.capabilities and self.userspace != "host"
 
 
 class PlannedDriver(NamedTuple):
-    """A driver, the source that listed its files, and the places that were searched."""
+    """A driver, the source that listed its files, and the directories that were searched."""
 
     driver: Driver
     source: SourceUsed
     searched: tuple[str, ...]
     """`ld.so.cache` and directories of the driver root, in order."""
     beside: tuple[str, ...] = ()
-    """The directories that hold libcuda: programs and data were also searched in their prefixes."""
+    """The directories with libcuda; programs and data were also searched for in their prefixes."""
 
     @property
     def title(self) -> str:
-        """The driver and its version: `nvidia 550.163.01`."""
+        """Return the driver and its version: `nvidia 550.163.01`."""
         driver = self.driver
         if driver.vendor == "other":
             return self.source.detail or driver.vendor
@@ -116,7 +116,7 @@ class PlannedDriver(NamedTuple):
 
     @property
     def title_with_cuda(self) -> str:
-        """The same with the newest CUDA that it serves: `nvidia 550.163.01, CUDA 12.4`."""
+        """Return the title with the newest CUDA that the driver serves: `nvidia 550.163.01, CUDA 12.4`."""
         return self.title + (f", CUDA {self.driver.cuda_max}" if self.driver.cuda_max else "")
 
 
@@ -133,7 +133,7 @@ _COPIED_MEMBERS = (
     "digest",
     "node_digest",
 )
-"""What stands in the document of a plan as it is."""
+"""The fields that a document of a plan contains unchanged."""
 
 
 class Plan(NamedTuple):
@@ -142,7 +142,7 @@ class Plan(NamedTuple):
     request: Request
     layout: str
     isolated: bool
-    """Whether it is for containers whose /dev has only the planned nodes: their GPUs are renumbered."""
+    """Whether the containers' /dev has only the planned nodes: then their GPUs are renumbered."""
     drivers: tuple[PlannedDriver, ...]
     gpus: tuple[Gpu, ...]
     libdir: Optional[ContainerPath]
@@ -154,13 +154,13 @@ class Plan(NamedTuple):
     decisions: tuple[Decision, ...]
     findings: tuple[Finding, ...]
     digest: str
-    """sha256 over what a container would get, without anything that names the machine."""
+    """SHA-256 of what a container would get, without any name of the machine."""
     node_digest: Optional[str] = None
-    """sha256 over what the node has, without anything that names it; no choice of a job changes it. None if it is not
-    known: with --like, or from a document of an earlier gpubind."""
+    """SHA-256 of the node's facts, without its name; no choice of a job changes it. None if it is unknown: with --like,
+    or from a document of an earlier gpubind."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the document `gpubind.plan/1` (data/plan.schema.json), as `json.loads` would give it."""
+        """Return the document `gpubind.plan/1` (data/plan.schema.json), as `json.loads` would return it."""
         request = self.request
         requested = {
             "vendors": request.vendors,
@@ -184,14 +184,14 @@ class Plan(NamedTuple):
         return document
 
     def to_json(self) -> str:
-        """Return the same as text, as `gpubind plan --json` prints it."""
+        """Return the document as text, as `gpubind plan --json` prints it."""
         return dump_document(self.to_dict())
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> Plan:
-        """Return the plan of a document `gpubind.plan/1`; what no document holds of it is empty or at its default.
+        """Return the plan in a document `gpubind.plan/1`; fields that it never contains are empty or at their defaults.
 
-        Errors: `FormatError` (code `bad-plan`) that names the place of what is not as gpubind writes it.
+        Errors: `FormatError` (code `bad-plan`), with the location in the document.
         """
         if not isinstance(document, dict):
             raise DOCUMENT_DECODER.format.damaged("it is not an object")
@@ -222,13 +222,13 @@ class Plan(NamedTuple):
         return plan if image is None else plan._replace(image=ImageFacts.from_dict(image))
 
     def __repr__(self) -> str:
-        from gpubind.model.message import printable  # few plans are shown
+        from gpubind.model.message import printable  # few plans are printed so
 
         return f"<Plan: {printable(self.summary)}>"
 
     @property
     def summary(self) -> str:
-        """The plan in one line: drivers, binds, GPUs, nodes, findings, digest."""
+        """Return the plan in one line: drivers, binds, GPUs, nodes, findings, digest."""
         parts = [planned.title_with_cuda for planned in self.drivers]
         if self.request.like:
             parts = [f"like {self.request.like}"] * bool(parts)
@@ -244,7 +244,7 @@ class Plan(NamedTuple):
 
     @property
     def generated(self) -> dict[ContainerPath, str]:
-        """The texts of files that no file of the host holds, by their place in the container."""
+        """Return the contents of files that exist only in the plan, by their paths in the container."""
         return {mount.target: mount.content for mount in self.mounts if mount.content is not None}
 
 

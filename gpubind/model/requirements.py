@@ -1,4 +1,4 @@
-"""What a site requires of a node (an expectation), and of the hosts for an image (a policy). Empty: not compared."""
+"""A site's requirements for a node (an expectation), and for the hosts of an image (a policy). Empty: not compared."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ Version = Annotated[str, _VERSION, "a version"]
 
 
 class Expectation(NamedTuple):
-    """What a node is to have: a few facts of a good one, without anything that names a machine or a GPU."""
+    """The facts that a node must have; none names a machine or a GPU."""
 
     source_file: str = ""
     """The file that says so."""
     drivers: tuple[Annotated[str, _DRIVER, "a version"], ...] = ()
-    """Versions; `550` stands for every version of that branch."""
+    """Versions; `550` matches every version of that branch."""
     gpus: tuple[tuple[str, int], ...] = ()
-    """Models, each with the number of its GPUs; the model is empty for GPUs of any."""
+    """Models, each with its number of GPUs; an empty model includes GPUs of any model."""
     capabilities: tuple[Capability, ...] = ()
-    """Those of which there are libraries."""
+    """Capabilities whose libraries exist."""
     libraries: tuple[str, ...] = ()
     """Libraries of the driver, without versions: `libcuda.so`."""
     partitions: tuple[Annotated[str, _PARTITION, "a mode, such as SPX/NPS1"], ...] = ()
-    """The modes in which AMD's GPUs may be divided, `CPX/NPS4`; `CPX` stands for every mode of their memory."""
+    """The allowed partition modes of AMD GPUs, `CPX/NPS4`; `CPX` matches every memory mode."""
 
 
 class Policy(NamedTuple):
-    """The least that every host has on which an image is to run."""
+    """The minimum for every host on which an image must run."""
 
     source_file: str = ""
     """The file that says so."""
     driver: Optional[Version] = None
-    """The oldest driver of NVIDIA; `525` stands for the newest release of that branch."""
+    """The oldest NVIDIA driver; `525` means the newest release of that branch."""
     cuda: Optional[Version] = None
-    """The oldest CUDA that a driver serves itself."""
+    """The oldest CUDA that a driver serves natively."""
     rocm: Optional[Version] = None
     """The oldest ROCm release."""
     glibc: Optional[Version] = None
-    """The oldest glibc, for programs of an image that has none."""
+    """The oldest glibc, for programs of an image without one."""
     gpus: tuple[str, ...] = ()
     """The architectures of the GPUs: `sm_90`, `gfx90a`, `bmg`."""
     arch: tuple[Annotated[str, DRIVER_ARCHITECTURES], ...] = ()
     """The architectures of the machines: `x86_64`."""
     capabilities: Optional[tuple[Capability, ...]] = None
-    """Those of the driver that containers get."""
+    """The driver capabilities that containers get."""
     brings_driver: bool = True
-    """Whether an image may have libraries of a driver in it."""
+    """Whether an image may contain driver libraries."""

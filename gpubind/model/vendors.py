@@ -1,4 +1,4 @@
-"""What differs between the vendors: a row for each. All else about one of them is in its folder of `inventory`."""
+"""The differences between the vendors: a row for each. Other code for one vendor is in its folder of `inventory`."""
 
 from __future__ import annotations
 
@@ -10,56 +10,56 @@ from gpubind.model.host import FileGroup, Vendor
 
 
 class Userspace(NamedTuple):
-    """A vendor's user space that is not tied to one kernel driver, and so belongs in the image."""
+    """A vendor's user space that is not tied to one kernel driver, and therefore belongs in the image."""
 
     group: FileGroup
     name: str
-    """What messages call it."""
+    """Its name in messages."""
     runtime_libraries: tuple[str, ...]
-    """Libraries of which an image has one if it has its own."""
+    """Libraries: an image that contains one of them has its own user space."""
     required_libraries: tuple[str, ...]
-    """Without these no program computes; by the start of the name."""
+    """Prefixes of the names of libraries that every computation requires."""
     symptom_without_core: str
-    """What programs report that have all but these."""
+    """The message of programs if only these are missing."""
     symptom_without_any: str
-    """What programs report that have none of it."""
+    """The message of programs if all libraries are missing."""
     runtime_patterns: tuple[str, ...] = ()
-    """Patterns of the directories in which an image may have the runtime where its loader does not look; empty: the
-    image's facts name it."""
+    """Patterns of directories outside the loader's in which an image may have the runtime; empty: the image's facts
+    name it."""
     users: tuple[str, ...] = ()
-    """Patterns of what an image has that computes with it: absolute, else below the directories of its loader."""
+    """Patterns of an image's files that compute with it: absolute, else below its loader's directories."""
     frameworks: tuple[str, ...] = ()
-    """As `users`, of what may compute in another way."""
+    """As `users`, of software that may compute in another way."""
     others: tuple[str, ...] = ()
-    """Patterns of the software for accelerators of the vendor that do without it."""
+    """Patterns of software for accelerators of the vendor that do not use it."""
     video: tuple[str, ...] = ()
-    """Patterns of what an image has that uses the GPUs without it, for video."""
+    """Patterns of an image's files that use the GPUs for video, without it."""
 
 
 class VendorTraits(NamedTuple):
     """One vendor."""
 
     option: str
-    """Of the command line, without the dashes."""
+    """The command line option, without dashes."""
     list_name: str
     cdi_kind: str
-    """Of its CDI devices."""
+    """The kind of its CDI devices."""
     hide_all_variable: tuple[str, str]
-    """A variable and its value that show no GPU."""
+    """A variable and the value that hides all GPUs."""
     variable_reader: str
-    """The library that reads `variable`, as cases of findings call it; empty: it chooses no nodes."""
+    """The library that reads `hide_all_variable`, by its name in cases of findings; empty: it chooses no nodes."""
     inventory: str
-    """The function that reads its inventory, `module:function`; or its inventories."""
+    """The function that reads its inventory or inventories, `module:function`."""
     modules: tuple[str, ...] = ()
-    """The directories of its kernel drivers. Beside another vendor's, its devices are used only if one is loaded."""
+    """The directories of its kernel drivers. Next to another vendor's driver, its devices require a loaded one."""
     used_beside: str = ""
-    """The function that then decides whether they are; empty: they are."""
+    """The function that decides whether its devices are used then; empty: they are."""
     waits: bool = False
-    """Whether it is read last where its devices would not be used in addition to another vendor's: many distributions
-    ship its user space."""
+    """Whether it is read last, so that its devices are not used next to another vendor's: many distributions ship its
+    user space."""
     userspace: Optional[Userspace] = None
     has_version: bool = True
-    """Whether its driver has a version: Intel's is part of the kernel, and of no one user space."""
+    """Whether its driver has a version. Intel's is part of the kernel."""
 
 
 ROCM_USERSPACE = Userspace(
@@ -133,7 +133,7 @@ VENDOR_ROWS: dict[Vendor, VendorTraits] = {
         has_version=False,
     ),
 }
-"""In the order in which they are planned.
+"""The vendors in the order of planning.
 
 Sources: NVIDIA's and AMD's container toolkits; intel/intel-resource-drivers-for-kubernetes `pkg/gpu/device`; Level Zero
 specification, "Environment Variables"; ROCm documentation, "GPU isolation techniques".

@@ -1,6 +1,6 @@
 """Files that ship with the package: the list files, the tables and the recorded hosts.
 
-The memo signs them as it signs gpubind's own modules: it takes from `READ` which ones the command depends on.
+The memo signs them as it signs gpubind's own modules: `READ` names those on which the command depends.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from gpubind.errors import UnseenError, UsageError
 from gpubind.model.files import ANSWERS
 
 _PACKAGE = dirname(dirname(dirname(__file__)))
-"""As its loader has it: one of a zip that was started as `./gpubind.pyz` knows its files by no other name."""
+"""The path that the loader uses: the loader of a zip started as `./gpubind.pyz` knows its files by no other."""
 _ABSENT_ERRNOS = (None, 0, errno.EISDIR, *ANSWERS)
-"""What a zip has for a name that it lacks, what a directory is, and what the kernel says of a path without a file."""
+"""The error numbers of a missing name in a zip, of a directory, and of a path without a file."""
 BUNDLED_HOSTS = ("debian13-nvidia550", "mi300x-rocm62")
-"""The recorded hosts that ship, by name."""
+"""The names of the recorded hosts that ship."""
 READ: dict[str, bool] = {}
-"""The paths of the files that this process has looked for, each with whether its answer is certain."""
+"""The paths of the files that this process looked for, each with whether the answer is certain."""
 
 
 def read_data(name: str) -> bytes:
     """Return the bytes of *name*: `etc/nvliblist.conf`, `model/data/hosts/debian13-nvidia550.json`.
 
-    Asks the package's own loader, so that a wheel, a zip on sys.path, an editable install and a checkout all answer.
-    In a checkout etc/ is next to the package, in a wheel inside it. Errors: `UnseenError` (code `unreadable-file`).
+    The package's own loader reads it, in a wheel, a zip on sys.path, an editable install or a checkout. In a checkout,
+    etc/ is next to the package, in a wheel inside it. Errors: `UnseenError` (code `unreadable-file`).
     """
     for base in (_PACKAGE, dirname(_PACKAGE)):
         path = join(base, *name.split("/"))
@@ -41,8 +41,8 @@ def read_data(name: str) -> bytes:
 
 @cache
 def table(name: str) -> dict[str, Any]:
-    """Return what data/NAME.json holds. All who ask share it: it is not to be changed."""
-    import json  # a memo that serves reads no table
+    """Return the content of data/NAME.json. All callers share it and must not change it."""
+    import json  # a start that a memo serves reads no table
 
     loaded: dict[str, Any] = json.loads(read_data(f"model/data/{name}.json"))
     return loaded
@@ -53,7 +53,7 @@ def _read(path: str) -> Optional[bytes]:
     why = "it was changed while it was read"
     for _ in range(2):
         try:
-            data: bytes = __spec__.loader.get_data(path) or b""  # type: ignore[union-attr]  # None: not now, and not the end
+            data: bytes = __spec__.loader.get_data(path) or b""  # type: ignore[union-attr]
             facts = getattr(__spec__.loader, "path_stats", None)  # a zip has none, and its bytes have a checksum
             if facts is None or len(data) >= facts(path)["size"]:
                 return data
