@@ -145,7 +145,7 @@ def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
         answer = missing_from(error)
         if answer is None:
             raise inspection_error(label, error, IMAGE_UNREADABLE) from error
-        hint = suggest_path(path) or _store_hint(label) if answer == ABSENT else ""
+        hint = suggest_path(path) or ("" if kind else _store_hint(label)) if answer == ABSENT else ""
         raise _no_image(label, refusal(error), hint) from error
     if stat.S_ISDIR(mode):
         if kind in ("oci-archive", "docker-archive"):

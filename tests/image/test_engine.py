@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.errors import GpubindError, NotStoredError, UnseenError
+from gpubind.errors import GpubindError, HostReadError, NotStoredError, UnseenError
 from gpubind.files.overlay import COMPOSEFS, OverlayTree
 from gpubind.host import programs as programs_of_hosts
 from gpubind.image import engine
@@ -173,8 +173,54 @@ def test_only_what_finds_the_store_is_handed_on(programs: Path, monkeypatch: pyt
 def test_the_programs_own_message_is_the_reason_without_its_warnings(programs: Path) -> None:
     with pytest.raises(NotStoredError) as caught:
         open_image("podman:nowhere")
-    assert caught.value.code == "image-store"
-    assert caught.value.why == "Error: nowhere: image not known"
+    assert (caught.value.code, caught.value.what, caught.value.where, caught.value.why, caught.value.hint) == (
+        "image-store",
+        "podman does not give the image",
+        "podman:nowhere",
+        "Error: nowhere: image not known",
+        "`podman images` lists what is there, and `podman pull` gets what is not",
+    )
+
+
+def test_a_failure_without_a_message_is_its_status_and_another_error(programs: Path) -> None:
+    with pytest.raises(HostReadError) as caught:
+        open_image("docker:other")
+    assert (type(caught.value), caught.value.why) == (HostReadError, "exit status 3")
+    (programs / "bin/docker").write_text("#!/bin/sh\nprintf %02001d 0 >&2; exit 1\n")
+    with pytest.raises(HostReadError) as caught:
+        open_image("docker:other")
+    assert caught.value.why == "0" * 2000
+
+
+@pytest.mark.parametrize(
+    ("printed", "directories"),
+    [
+        ('["/etc/cdi", "/run/cdi", 7]', ("/etc/cdi", "/run/cdi")),
+        ("[]", ()),
+        ("null", ()),
+        ('"/etc/cdi"', ()),
+        ("no JSON", ()),
+    ],
+)
+def test_the_daemons_directories_of_cdi_specs_are_those_that_it_names(
+    programs: Path, printed: str, directories: tuple[str, ...]
+) -> None:
+    script = f"#!/bin/sh\necho \"$@\" > {programs}/args; echo '{printed}'\n"
+    (programs / "bin/docker").write_text(script)
+    assert engine.cdi_directories_of_daemon("docker") == directories
+    assert (programs / "args").read_text() == "info --format {{json .CDISpecDirs}}\n"
+
+
+def test_a_daemon_that_does_not_answer_has_no_directories_and_says_why(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert engine.why_silent("docker") == "exit status 3"
+    assert engine.cdi_directories_of_daemon("docker") == ()
+    (programs / "bin/docker").write_text(f'#!/bin/sh\necho "$@" > {programs}/args; echo fine\n')
+    assert engine.why_silent("docker") is None
+    assert (programs / "args").read_text() == "version\n"
+    monkeypatch.setattr(programs_of_hosts, "PROGRAM_DIRECTORIES", (str(programs / "empty"),))
+    assert (engine.why_silent("docker"), engine.cdi_directories_of_daemon("docker")) == (None, ())
 
 
 def test_a_program_that_does_not_end_is_ended(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,10 +267,12 @@ def test_a_program_that_is_missing_or_not_roots_is_not_run(
     with pytest.raises(GpubindError) as caught:
         open_image("docker:test:1")
     assert (caught.value.code, "can be written" in caught.value.why) == ("no-image-store", True)
+    assert (caught.value.what, caught.value.where) == ("docker cannot be trusted", "docker:test:1")
     monkeypatch.setattr(programs_of_hosts, "PROGRAM_DIRECTORIES", (str(tmp_path / "empty"),))
     with pytest.raises(GpubindError) as caught:
         open_image("podman:test:1")
     assert (caught.value.code, "no `podman` in" in caught.value.why) == ("no-image-store", True)
+    assert (caught.value.what, caught.value.where) == ("podman is not there", "podman:test:1")
     assert not (programs / "calls").exists()
 
 

@@ -8,7 +8,7 @@ from typing import Optional
 
 import pytest
 
-from gpubind.errors import GpubindError
+from gpubind.errors import FormatError, GpubindError, UsageError
 from gpubind.image.open import open_image
 from tests.image.cases_oci import CASES, layout
 from tests.support.layers import LAYER, OCI, TAG, Blobs, archive, docker_archive, packed, tar, write
@@ -31,10 +31,96 @@ def test_a_layout_is_an_image_or_an_error_that_says_why_not(name: str, tmp_path:
         assert code_of(path) == case.outcome
 
 
-def test_a_layer_that_cannot_be_unpacked_is_named_with_its_compression(tmp_path: Path) -> None:
+WHAT = {
+    "bad-oci": "malformed image description",
+    "unsupported-image": "this kind of image cannot be looked at",
+    "encrypted-image": "the image is encrypted",
+}
+WHY = {
+    "indexes without end": "indexes in indexes, without end",
+    "no image for Linux": "no image for Linux is in it, but windows/None",
+    "a type that is no image's": "its parts are of type 'application/vnd.x+json'",
+    "another size": "354 bytes instead of 7",
+    "a blob that is not there": "absent",
+    "an artifact": "its configuration is of type 'application/vnd.oci.empty.v1+json'",
+    "the same in OCI's manifest": "its configuration is of type 'application/octet-stream'",
+    "xz": "a layer is compressed with xz; gzip and zstd can be read",
+    "xz by its type": f"a layer is of type '{LAYER}+xz'",
+    "bzip2": "a layer is compressed with bzip2; gzip and zstd can be read",
+    "an encrypted layer": f"a layer is '{LAYER}+gzip+encrypted'",
+}
+
+
+@pytest.mark.parametrize("name", WHY)
+def test_an_error_about_a_layout_says_why(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "layout", layout(CASES[name]))
     with pytest.raises(GpubindError) as caught:
-        open_image(write(tmp_path / "layout", layout(CASES["xz"])))
-    assert caught.value.why == "a layer is compressed with xz; gzip and zstd can be read"
+        open_image(path)
+    assert (caught.value.what, caught.value.why) == (WHAT[CASES[name].outcome], WHY[name])
+    assert caught.value.where.startswith(path)
+
+
+def test_types_in_an_error_are_cut(tmp_path: Path) -> None:
+    path = write(tmp_path / "layout", layout(CASES["an artifact"]._replace(config_type="x" * 101)))
+    with pytest.raises(GpubindError) as caught:
+        open_image(path)
+    assert caught.value.why == f"its configuration is of type '{'x' * 100}'"
+
+
+@pytest.mark.parametrize(
+    ("indexes", "outcome"), [(4, "image"), (5, "bad-oci")], ids=["as deep as allowed", "one deeper"]
+)
+def test_indexes_are_in_indexes_up_to_a_bound(indexes: int, outcome: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "layout", layout(CASES["an index in an index"]._replace(indexes=indexes)))
+    if outcome == "image":
+        assert open_image(path, "x86_64").tree.read("/name") == b"x"
+    else:
+        assert code_of(path) == outcome
+
+
+@pytest.mark.parametrize(("count", "ellipsis"), [(8, ""), (9, ", ...")])
+def test_of_several_images_the_first_tags_are_shown(count: int, ellipsis: str, tmp_path: Path) -> None:
+    blobs = Blobs()
+    tags = [f"n:{number}" for number in range(count)]
+    images = [blobs.image([packed(tar({"/name": tag}))], annotations={TAG: tag}) for tag in tags]
+    path = write(tmp_path / "layout", blobs.layout(*images))
+    with pytest.raises(UsageError) as caught:
+        open_image(path)
+    assert (caught.value.what, caught.value.where, caught.value.why, caught.value.hint) == (
+        "which image is meant?",
+        path,
+        f"it has {count}: {', '.join(tags[:8])}{ellipsis}",
+        "name one: `docker-archive:FILE:TAG`, `oci-archive:FILE:TAG` or `oci:DIRECTORY:TAG`",
+    )
+    with pytest.raises(UsageError) as caught:
+        open_image(f"oci:{path}:three")
+    assert (caught.value.what, caught.value.where) == ("no image is tagged `three`", path)
+    assert caught.value.why == f"it has {', '.join(tags[:8])}"
+
+
+def test_an_archive_without_the_tag_or_without_an_image_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "tar"
+    path.write_bytes(archive(docker_archive([tar({"/name": "x"})], tags=())))
+    with pytest.raises(UsageError) as caught:
+        open_image(f"docker-archive:{path}:x")
+    assert caught.value.why == "its images have no tags"
+    path.write_bytes(tar({"/etc/passwd": "x"}))
+    with pytest.raises(FormatError) as without:
+        open_image(str(path))
+    assert (without.value.what, without.value.where, without.value.why, without.value.hint) == (
+        "an archive that holds no image",
+        str(path),
+        "neither manifest.json nor index.json is in it",
+        "an image is saved by `docker save` or `podman save`, not by `docker export`",
+    )
+    with pytest.raises(FormatError) as damaged:
+        open_image(f"docker-archive:{path}")
+    assert (damaged.value.where, damaged.value.why) == (f"{path}: manifest.json", "absent")
+    path.write_bytes(packed(b"hello" * 200))
+    with pytest.raises(FormatError) as other:
+        open_image(str(path))
+    assert (other.value.what, other.value.where) == ("this is not an image", str(path))
+    assert other.value.why == "it is compressed, and what is in it is not a tar archive"
 
 
 def test_a_tag_chooses(tmp_path: Path) -> None:

@@ -112,6 +112,7 @@ def test_a_file_that_is_no_image_is_named_for_what_it_is(tmp_path: Path, data: b
         open_image(str(path))
     assert caught.value.code == code
     assert words in f"{caught.value.why}; {caught.value.hint}"
+    assert caught.value.what in ("this is not an image", "an archive that holds no image")
     assert str(path) in caught.value.where
 
 
@@ -139,6 +140,59 @@ def test_references_that_name_no_image(reference: str, code: str) -> None:
     assert code_of(reference) == code
 
 
+ACCEPTED = (
+    "an image is a directory, an OCI bundle, a SIF file, an OCI layout, an archive of `docker save` or `podman save`, "
+    "podman:NAME, docker:NAME"
+)
+UNPULLED = "`apptainer pull image.sif {0}` gets it; then give image.sif"
+UNPULLED_DOCKER = f"{UNPULLED}; or `podman pull` and podman:NAME"
+OF_PROGRAM = "`{0}:NAME` takes an image from the program's own store"
+LONG = "x" * 501
+
+
+@pytest.mark.parametrize(
+    ("reference", "why", "hint"),
+    [
+        ("docker://ubuntu:24.04", "", UNPULLED_DOCKER.format("docker://ubuntu:24.04")),
+        ("docker://a b", "", UNPULLED_DOCKER.format("IMAGE")),
+        ("library://lolcow", "", UNPULLED.format("library://lolcow")),
+        ("docker-daemon:x", "it has no images of the kind `docker-daemon`", OF_PROGRAM.format("docker")),
+        ("containers-storage:x", "it has no images of the kind `containers-storage`", OF_PROGRAM.format("podman")),
+        ("dir:x", "it has no images of the kind `dir`", OF_PROGRAM.format("podman")),
+        ("/dev/null", "it is neither a file nor a directory", ACCEPTED),
+        ("oci-archive:/etc", "it is a directory, not an archive", "for an OCI layout: `oci:/etc`"),
+        ("docker-archive:/etc", "it is a directory, not an archive", "for an OCI layout: `oci:/etc`"),
+        ("oci:/etc/passwd", "it is a file, not a directory", "for an archive: `oci-archive:/etc/passwd`"),
+        ("oci:gone:tag", "it does not exist", ACCEPTED),
+        ("a b", "it does not exist", ACCEPTED),
+        *(
+            (f"gone{end}", "it does not exist", ACCEPTED)
+            for end in (".sif", ".sqsh", ".tar", ".tar.gz", ".tgz", ".tar.zst")
+        ),
+        ("x:1", "it does not exist", "name the store of an image that is in one: `podman:x:1` or `docker:x:1`"),
+        (LONG, "it does not exist", f"name the store of an image that is in one: `podman:{LONG}` or `docker:{LONG}`"),
+        (f"{LONG}x", "it does not exist", ACCEPTED),
+        ("./imagee", "it does not exist", "did you mean `image`?"),
+        ("podman:--all", "", "as in `podman:ubuntu:24.04`"),
+        ("docker:a b", "", "as in `docker:ubuntu:24.04`"),
+    ],
+)
+def test_a_reference_that_names_no_image_says_why_and_what_would(
+    reference: str, why: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "image").write_bytes(b"")
+    with pytest.raises(GpubindError) as caught:
+        open_image(reference)
+    error = caught.value
+    what = {
+        "no-image": "the image cannot be read",
+        "unpulled-image": "the image is not on this machine",
+        "bad-image-name": "this is not the name of an image",
+    }
+    assert (error.what, error.where, error.why, error.hint) == (what[error.code], reference, why, hint)
+
+
 @pytest.mark.parametrize(
     ("marker", "what"), [("conda-meta", "a conda environment"), ("pyvenv.cfg", "a virtual environment of Python")]
 )
@@ -149,7 +203,10 @@ def test_an_environment_of_python_is_no_image_but_an_image_may_have_one_at_its_t
     with pytest.raises(GpubindError) as caught:
         open_image(make_tree(tmp_path / "env", environment).root)
     assert (caught.value.code, caught.value.what) == ("unknown-image", f"this is {what}, not an image")
-    assert "--program ENV/bin/python" in caught.value.hint
+    assert (caught.value.why, caught.value.hint) == (
+        f"it has {marker} and no C library: its programs run with the C library of an image, or of this machine",
+        "give the image that it runs in, `--image IMAGE --program ENV/bin/python`; for this machine `--image /`",
+    )
     with open_image(make_tree(tmp_path / "image", {**glibc(), f"/{marker}": "x"}).root) as image:
         assert image.facts.libc_family == "glibc"
 
