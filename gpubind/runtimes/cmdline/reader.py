@@ -318,7 +318,7 @@ def _udocker(table: OptionTable, argv: Sequence[str], position: int) -> Union[Pa
         spec is not None
         and spec.argument_count
         and value is None
-        and "".join(argv[position + 1 : position + 2]).startswith("-")
+        and any(arg.startswith("-") for arg in argv[position + 1 : position + 2])
     ):
         return ParseFailure("no-value", position)
     return _parse_option(spec, argv, position, value)
@@ -328,7 +328,7 @@ def _single_dash(table: OptionTable, argv: Sequence[str], position: int) -> Unio
     arg = argv[position]
     name, value = _split(arg[2:] if arg.startswith("--") else arg[1:])
     spec = table.names.get(name) or table.letters.get(name)
-    if spec is not None and spec.argument_count == 2 and "=" in "".join(argv[position + 1 : position + 2]):
+    if spec is not None and spec.argument_count == 2 and any("=" in arg for arg in argv[position + 1 : position + 2]):
         # MPICH's `-env NAME VALUE` is `--env NAME=VALUE` for PALS.
         spec = spec._replace(argument_count=1)
     has_value = spec is not None and spec.argument_count in (1, _OPTIONAL_VALUE)
