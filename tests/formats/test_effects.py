@@ -19,7 +19,7 @@ from gpubind.formats.driver.amdgpu_ids import name_in
 from gpubind.formats.driver.liblist import entry_kind, library_stem
 from gpubind.formats.driver.names import driver_section, driver_version_of, name_facts, rocm_section
 from gpubind.formats.driver.nvidia_cli import list_argv, parse_failure, parse_list
-from gpubind.formats.driver.registration import ENGINES, members
+from gpubind.formats.driver.registration import ENGINES, Registration, is_ours, members
 from gpubind.formats.elf.elf import is_glibc_file, is_loader, split_library_path
 from gpubind.formats.gpucode import hip
 from gpubind.formats.text.requirements import parse_policy
@@ -692,7 +692,44 @@ def loaders() -> Rows:
     ]
 
 
-TABLES = {"archives": archives, "drivers": drivers, "gpu_code": gpu_code, "texts": texts, "loaders": loaders}
+def registrations() -> Rows:
+    plain, default = Registration("gpubind", "/usr/bin/g"), Registration("nvidia", "/usr/bin/g", is_default=True)
+    other = (
+        b'{"runtimes": {"x": {"path": "/x"}, "old": {"path": "/usr/bin/g"}},\n "default-runtime": "old", "debug": true}'
+    )
+    containerd = [
+        None,
+        b" ",
+        b"version = 3",
+        b"version = 2\n# \xc3\xa9\n",
+        b'version = 2\n[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.x]\n',
+        b"version = 2\n[debug]\n[plugins]\n",
+    ]
+    podman = ENGINES["podman"].register(None, default)
+    changed = [podman, b"\n" + podman, b"\n\n" + podman, podman + b"x"]
+    added = {"docker": [None, b"", b"{}", other], "podman": [None, *changed], "containerd": containerd}
+    earlier = [None, b"", b'{"default-runtime": "x"}', b'{"default-runtime": "gone", "runtimes": {"gone": {}}}']
+    rows: list[tuple[object, object]] = []
+    for name, engine in ENGINES.items():
+        for entry, data in product((plain, default), added[name]):
+            rows += each(lambda row, engine=engine: engine.register(*row), [(data, entry)])  # type: ignore[misc]
+        there = [data for data in (*added[name], engine.register(None, default)) if data and name != "containerd"]
+        there = there or [engine.register(data, plain) for data in (None, b"version = 2\nx = 1")] + [b"version = 2\n"]
+        for data, before in product(there, earlier):
+            row = (data, before, "/usr/bin/g")
+            rows += each(lambda row, engine=engine: engine.remove(*row), [row])  # type: ignore[misc]
+        rows += each(engine.meaning, [b' {"runtimes": {}} '])
+    return [*rows, *each(lambda data: is_ours(data, "podman"), changed)]
+
+
+TABLES = {
+    "archives": archives,
+    "drivers": drivers,
+    "gpu_code": gpu_code,
+    "texts": texts,
+    "loaders": loaders,
+    "registrations": registrations,
+}
 
 
 @pytest.mark.parametrize("name", TABLES)
