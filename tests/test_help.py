@@ -13,7 +13,6 @@ from gpubind.cli.declarations import GROUPS, HELP
 from gpubind.cli.help import Page, overview, page_of, render_page
 from gpubind.model.data import BUNDLED_HOSTS
 from tests.support.commands import gpubind
-from tests.support.golden import GOLDEN, assert_golden
 
 COMMANDS = list(MODULES)
 WIDTH = 80
@@ -34,11 +33,6 @@ def test_help_is_as_wide_as_the_terminal() -> None:
         line = [sys.executable, "-m", "gpubind", "plan", "--help"]
         done = subprocess.run(line, capture_output=True, text=True, check=True, env=environ)
         assert done.stdout == help_of("plan", width)
-
-
-def test_help_is_what_its_golden_file_says() -> None:
-    """One page, with every kind of section and row; of the others, the declarations and the rules below say all."""
-    assert_golden(GOLDEN / "help.txt", help_of("exec", WIDTH))
 
 
 @pytest.mark.parametrize("command", COMMANDS)

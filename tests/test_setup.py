@@ -17,7 +17,8 @@ from gpubind.cli.registering import Setup, apply, changes_to_register, changes_t
 from gpubind.errors import FormatError, RuntimeLimitError, UsageError
 from gpubind.formats.driver.registration import Registration, in_containerd, in_docker, out_of_containerd, out_of_docker
 from gpubind.formats.text.toml import parse_toml
-from tests.support.commands import gpubind
+from tests.support.commands import BARE, gpubind
+from tests.support.forked import run_forked
 
 CONFIGURATIONS = {
     "docker": "etc/docker/daemon.json",
@@ -489,3 +490,17 @@ def test_errors_name_the_key() -> None:
         assert caught.value.place == place
     with pytest.raises(UsageError, match="setup-conflict"):
         in_docker(b'{"runtimes": {"gpubind": {"path": "/x"}}}', ENTRY)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the process becomes another user")
+@pytest.mark.parametrize(
+    ("words", "environ", "told"),
+    [
+        ("containerd", {}, "only root registers a runtime of containerd\n  hint:  sudo gpubind setup ...\n"),
+        ("podman", {"HOME": "relative"}, "HOME is not set\n  hint:  set it, or run this as root\n"),
+        ("docker", {}, "HOME is not set\n  hint:  set it, or run this as root\n"),
+    ],
+)
+def test_what_an_ordinary_user_cannot_register_is_refused(words: str, environ: dict[str, str], told: str) -> None:
+    done = run_forked(["setup", words], {**BARE, **environ}, before="import os; os.setuid(65534)")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: wrong-use: {told}")

@@ -47,7 +47,6 @@ def _option(option: Option) -> Any:
     short, long = ([name for name in option.spellings if name.startswith("--") == is_long] for is_long in (False, True))
     return TyperOption(
         param_decls=[option.parameter, *short, "/".join(long)],
-        type=str if option.metavar else None,
         is_flag=not (option.metavar or option.is_repeatable) or None,
         count=not option.metavar and option.is_repeatable,
         multiple=bool(option.metavar) and option.is_repeatable,

@@ -43,7 +43,7 @@ def _lines(finding: Finding) -> Iterator[str]:
     for name, text in members:
         yield f"- {name}: {as_text(text)}"
     if finding.command:
-        fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", finding.command) or [""]))
+        fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", finding.command))])
         yield from ("", f"{fence}sh", *map(printable, finding.command.split("\n")), fence)
 
 

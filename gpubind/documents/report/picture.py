@@ -8,6 +8,7 @@ here, so that the picture needs no script, and is the same in every browser.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import count
 from typing import Optional
 
 from gpubind.documents.tables import bind_groups, size_text
@@ -151,7 +152,7 @@ def _severities(findings: Iterable[Finding]) -> dict[str, Severity]:
 
 
 def _groups(plan: Plan, files: dict[str, LinkedFile], program: Optional[str]) -> Iterator[_Group]:
-    number = iter(range(100_000))
+    number = count()
     yield _Group("the program", "", tuple(_program(files, program, plan, number)))
     inner = (_inner(f"r{next(number)}", files[path]) for path in _unloadable(files) if path != _first(files))
     yield _Group("libraries of the image that do not load", "", tuple(inner))
