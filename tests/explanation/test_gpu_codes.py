@@ -321,3 +321,66 @@ def test_the_tables_are_read_only_for_a_text_with_the_beginning_of_a_name() -> N
 )
 def test_the_codes_of_a_header_are_read(family: str, text: str, codes: list[tuple[str, int]]) -> None:
     assert parse_codes(family, text) == codes
+
+
+XID_79 = (
+    "Xid 79, ROBUST_CHANNEL_GPU_HAS_FALLEN_OFF_THE_BUS. The GPU no longer answers on PCI Express. NVIDIA's table names "
+    "as possible causes: the driver, the hardware, the bus (PCI Express), damaged memory of the host, heat."
+)
+HSA = "HSA_STATUS_ERROR is number 0x1000 of hsa_status_t. The ROCm runtime failed without a more exact code."
+LOST = (
+    "VK_ERROR_DEVICE_LOST is number -4 of VkResult. The GPU stopped working for this program: a hang, a reset, or a "
+    "fault of the driver."
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "name", "means", "rank"),
+    [
+        ("xid", "79", "Xid 79", XID_79, "cause"),
+        ("hsa", "4096", "HSA_STATUS_ERROR", HSA, "general"),
+        ("hsa", "0x1000", "HSA_STATUS_ERROR", HSA, "general"),
+        ("hsa", "0X1000", "HSA_STATUS_ERROR", HSA, "general"),
+        *(
+            ("vk", text, "VK_ERROR_DEVICE_LOST", LOST, "general")
+            for text in ("-4", "errordevicelost", "error_device_lost", "eerror_device_lost")
+        ),
+        (
+            *("syn", "3", "synOutOfHostMemory"),
+            "synOutOfHostMemory is number 3 of synStatus. The host has not enough free memory.",
+            "general",
+        ),
+        (
+            *("nvml", "0", "NVML_SUCCESS"),
+            "NVML_SUCCESS is number 0 of nvmlReturn_t. The call was successful.",
+            "harmless",
+        ),
+    ],
+)
+def test_the_meaning_of_a_code_begins_with_its_name_number_and_type(
+    kind: str, text: str, name: str, means: str, rank: str
+) -> None:
+    code = find_code_by_number(kind, text)
+    assert code is not None
+    assert (code.name, code.means, code.rank) == (name, means, rank)
+
+
+@pytest.mark.parametrize(("kind", "text"), [("xid", "900"), ("cl", "nothing_x"), ("hsa", "0xfff"), ("nvml", "-1")])
+def test_a_number_or_name_of_no_family_is_no_code(kind: str, text: str) -> None:
+    assert find_code_by_number(kind, text) is None
+
+
+def test_the_runtimes_code_of_cuda_serves_where_the_drivers_has_none_of_its_number() -> None:
+    code = find_code_by_number("number", "98")
+    assert code is not None
+    assert (code.name, code.means.partition(". ")[0]) == (
+        "cudaErrorInvalidDeviceFunction",
+        "cudaErrorInvalidDeviceFunction is number 98 of cudaError_t",
+    )
+
+
+def test_up_to_three_words_are_taken_for_misspelt_codes() -> None:
+    four = "cudaErorInvalidValue cudaErorNoDevice hipErorNoDevice hipErorOutOfMemory"
+    assert similar_codes([four]) == ("cudaErrorInvalidValue", "cudaErrorNoDevice", "hipErrorNoDevice")
+    assert similar_codes(["cudaErorNoDevice", "cudaErorNoDevice"]) == ("cudaErrorNoDevice",)
+    assert similar_codes(["xcudaErorNoDevice", "hip", "cuda_abc"]) == ()

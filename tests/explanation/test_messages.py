@@ -232,6 +232,8 @@ def test_a_message_that_a_terminal_broke_into_lines_is_found() -> None:
     assert name_of("libcuda.so.1: cannot open shared\n   object file: No such file or directory") == (
         "driver-library-missing"
     )
+    split = 'could not\n  select device driver "" with capabilities: [[gpu]]'
+    assert (search([split.encode()]).found, name_of(split)) == ((), "docker-no-toolkit")
 
 
 def test_a_message_at_any_place_of_a_long_line_is_found() -> None:
@@ -604,3 +606,91 @@ def test_few_phrases_are_compiled_for_a_line() -> None:
 
 def test_a_bytes_literal_of_python_is_read_as_its_text() -> None:
     assert name_of("LightGBMError: b'No OpenCL device found'") == "opencl-no-platform"
+
+
+def test_a_long_line_is_headed_by_what_is_around_its_message() -> None:
+    around = "x" * 400
+
+    def head(seen: str) -> str:
+        return heading(find_message(seen)[0])
+
+    name = "CUDA_ERROR_NO_DEVICE"
+    assert head(f"{around} {name} {around}") == f"...{'x' * 79} {name} {'x' * 219}..."
+    assert head(f"{name} {around}") == f"{name} {'x' * 299}..."
+    assert head(f"{around} {name}") == f"...{'x' * 79} {name}"
+    assert head(f"{name} {'x' * 299}") == f"{name} {'x' * 299}"
+    unmatched = FoundMessage(1, around, messages()[0], matched="not in it")
+    assert heading(unmatched) == heading(unmatched._replace(matched="")) == f"{'x' * 320}..."
+
+
+def test_the_last_lines_with_a_word_of_failure_are_kept_each_once() -> None:
+    log = search([b"one\nFailed: A\nNot: B\n\nfailed: a\n" + b"".join(b"missing %d\n" % at for at in range(22))])
+    assert log.complaints == tuple(f"missing {at}" for at in range(2, 22))
+    assert search([b"cannot a\nfine\nCannot  'A'\nkilled"]).complaints == ("cannot a", "killed")
+    assert (log.lines, log.not_searched, search([b"\n"]).lines) == (27, None, 1)
+
+
+def test_folding_leaves_what_phrases_are_compared_with() -> None:
+    colours = b"C\x1b[31mD\x1b]0;t\x07E\\x1b[0mF\\\\033[1mG\\u001b[2KH\\e[0mI\\033]8;;x\x1b\\J"
+    assert folded(colours) == b"cdefghij"
+    quotes = b"\\u2019a\\u201fb' \"c\" `d` \xe2\x80\x98e\xe2\x80\x9f\xc2\xb4 b'f' b\"g\" ab'h'"
+    assert folded(quotes) == b"ab c d e f g abh"
+    each = [(b"b'a'", b"a"), (b'b"a"', b"a"), (b"\x1b[1ma", b"a"), (b"\\x1b[1ma", b"a"), (b"\xe2\x80\x98a", b"a")]
+    assert [folded(text) for text, _ in each] == [plain for _, plain in each]
+    assert folded(b"A\tB\r\0C  \x0b  D\\nE\\tF\\u00e9G\xc2\xa0H\nI") == b"a b c d e f g h\ni"
+
+
+@pytest.mark.parametrize(
+    ("line", "vendor"),
+    [
+        ("hipErrorNoDevice rocm", "amd"),
+        ("amd nvidia-smi", "nvidia"),
+        ("nvidia-smi rocm-smi", None),
+        ("cuda", None),
+        ("LEVEL ZERO", "intel"),
+        ("xrocm", None),
+        ("librocmx 1", "amd"),
+    ],
+)
+def test_the_vendor_of_a_line_is_the_only_one_whose_words_it_has(line: str, vendor: Optional[str]) -> None:
+    assert module.vendor_of(folded(line.encode())) == module.vendor_of_lines([line]) == vendor
+    assert module.vendor_of_lines(["x", line, "y"]) == vendor
+
+
+def test_lines_of_two_vendors_have_none() -> None:
+    assert module.vendor_of_lines(["rocm", "nvidia-smi"]) is None
+    assert (module.vendor_option("amd"), module.vendor_option("nvidia")) == ("--rocm", "--nv")
+
+
+@pytest.mark.parametrize(
+    ("seen", "name"),
+    [
+        ("999", "cuda-unknown"),
+        ("100", "no-device"),
+        (" Xid 79 ", "xid-bus"),
+        ("GLIBC_2.34", "glibc-too-old"),
+        ("xid 79x", None),
+        ("9999", None),
+        ("nonsense", None),
+    ],
+)
+def test_a_name_or_number_by_itself_is_a_message(seen: str, name: Optional[str]) -> None:
+    found = module.find_named_message(seen)
+    assert (found and found.name) == name
+    if name is not None:
+        assert [(one.line, one.text, one.message.name) for one in find_message(seen)] == [(1, seen, name)]
+
+
+def test_the_nearest_messages_are_as_many_as_asked_for_and_the_first_is_the_nearest() -> None:
+    line = "could not select the driver for this nvidia device"
+    both = tuple(
+        f"could not select device driver {end}"
+        for end in ('"" with capabilities: [[gpu]]', '"cdi" with capabilities: []')
+    )
+    assert nearest_messages([line]) == both
+    assert nearest_messages([line], 1) == both[:1]
+    assert nearest_messages(["CUDA_ERROR_NODEVICE"]) == (
+        "CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is detected",
+    )
+    for seen in ("", "CUDA_ER", "x", "CUDA_ERROR_NODEVICE_" + "x" * 45, "123 456"):
+        assert nearest_messages([seen]) == ()
