@@ -15,7 +15,7 @@ from gpubind.model import CAPABILITIES, HostFile, Inventory, Request, RootedPath
 from tests.support.driver import SONAMES, V, cache, debian, host, kernel, libraries, rhel, run_directory, ubuntu
 from tests.support.elf import elf, stub
 from tests.support.ldcache import build_ldcache, entry
-from tests.support.trees import Dir, File, Hidden, Item, Link, Spec
+from tests.support.trees import Dir, File, Hidden, Item, Link, Node, Spec, Unread
 
 LAYOUTS = {"ubuntu": ubuntu, "rhel": rhel, "debian": debian, "run": run_directory}
 ALL = Request(caps=CAPABILITIES)
@@ -522,3 +522,171 @@ def test_the_file_that_a_soname_leads_to_serves_and_not_another_version_of_it(se
     found = inventory(rhel(), kernel(), platform, {"/etc/ld.so.cache": build_ldcache([entry(soname)])})
     assert named(found, soname).path == f"/usr/lib64/{name}"
     assert decided(found, second.rpartition("/")[2]) == [("left-out", "shadowed")]
+
+
+LIBCUDA = "/usr/lib64/libcuda.so.1"
+NO_MODULE = "/sys/module/nvidia, /proc/driver/nvidia"
+NO_DRIVER = "on a GPU node: install the driver, or give --root"
+
+
+@pytest.mark.parametrize(
+    ("parts", "cache_and_directories", "why", "hint"),
+    [
+        ({}, "/", "no NVIDIA kernel module is loaded", NO_DRIVER),
+        (
+            {"/dev/dxg": Node("char", 10, 125)},
+            *("/", "/dev/dxg is there, and no driver of NVIDIA's in Windows", "install NVIDIA's driver in Windows"),
+        ),
+        (
+            {"/sys/module/nouveau/x": ""},
+            *("/", "the open-source driver nouveau owns the GPU", "with this GPU: `gpubind explain nouveau`"),
+        ),
+        (
+            {"/usr/lib64": Hidden(True)},
+            *("/usr/lib64, /", "no NVIDIA kernel module is loaded; /usr/lib64, /usr/lib64/nvidia cannot be read"),
+            NO_DRIVER,
+        ),
+        (
+            {"/sys/module/nvidia/version": "junk"},
+            *("/", "/sys/module/nvidia/version: `junk` is not a version", NO_DRIVER),
+        ),
+        (
+            {"/sys/module/nvidia/version": Hidden()},
+            *("/", "/sys/module/nvidia/version: forbidden: permission denied", NO_DRIVER),
+        ),
+        (
+            {"/proc/driver/nvidia/version": "bad"},
+            *("/", "/proc/driver/nvidia/version: no `NVRM version:` line with a version", NO_DRIVER),
+        ),
+    ],
+)
+def test_where_nothing_is_found_each_place_and_the_reason_are_told(
+    parts: Spec, cache_and_directories: str, why: str, hint: str
+) -> None:
+    with pytest.raises(NothingToBindError) as caught:
+        inventory(parts)
+    error = caught.value
+    assert (error.code, error.what) == ("nothing-to-bind", "no NVIDIA driver library and no NVIDIA device on this host")
+    assert error.where == f"no usable ld.so.cache, {cache_and_directories}, /dev/nvidia*, {NO_MODULE}"
+    assert (error.why, error.hint) == (why, f"on a login node: a job (`srun --gpus=1`), or --host; {hint}")
+
+
+def told(found: Inventory, code: str) -> list[tuple[object, ...]]:
+    return [(f.severity, f.subject, f.where, f.what, f.why) for f in found.findings if f.code == code]
+
+
+def test_an_empty_file_of_a_gpu_is_told_with_its_node_where_that_is_known() -> None:
+    file = "/proc/driver/nvidia/gpus/0000:0{}:00.0/information"
+    what = "the driver's file about the GPU at 0000:0{}:00.0 is empty: its {}"
+    why = "it keeps its index, {}; its UUID, model and minor number are unknown"
+    nothing, forbidden = "it has none of the lines of a GPU", "forbidden: permission denied"
+    one = inventory(rhel(), kernel(), {file.format(1): ""})
+    node = what.format(1, "node is assumed to be /dev/nvidia0")
+    assert told(one, "gpu-unreadable") == [
+        ("warning", "0000:01:00.0", f"{file.format(1)}: {nothing}", node, why.format(0))
+    ]
+    two = inventory(rhel(), kernel(), {file.format(1): "", file.format(2): Hidden()})
+    assert told(two, "gpu-unreadable") == [
+        (
+            "warning",
+            f"0000:0{at}:00.0",
+            f"{file.format(at)}: {fault}",
+            what.format(at, "device node is unknown"),
+            why.format(at - 1),
+        )
+        for at, fault in ((1, nothing), (2, forbidden))
+    ]
+
+
+def test_a_module_that_is_not_loaded_is_told_with_the_reason_and_the_assumed_version() -> None:
+    ends = "programs fail with CUDA_ERROR_NO_DEVICE (100) or `Driver Not Loaded`"
+    what = "no NVIDIA kernel module is loaded on this host"
+    assumed = f"no NVIDIA kernel module is loaded; {ends}. The plan assumes version {V}, that of libcuda's file"
+    assert told(inventory(rhel()), "driver-not-loaded") == [("error", "nvidia", NO_MODULE, what, assumed)]
+    damaged = inventory(kernel(), {"/sys/module/nvidia/version": "x"})
+    why = f"/sys/module/nvidia/version: `x` is not a version; {ends}"
+    assert told(damaged, "driver-not-loaded") == [("error", "nvidia", NO_MODULE, what, why)]
+    pci = "/sys/bus/pci/devices/0000:01:00.0"
+    nouveau: Spec = {"/sys/module/nouveau/x": "", f"{pci}/class": "0x030000", f"{pci}/vendor": "0x10de"}
+    (row,) = told(inventory(rhel(), nouveau), "nouveau")
+    assert row[:3] == ("error", "nouveau", "/sys/module/nouveau, 0000:01:00.0")
+    assert told(inventory(rhel(), nouveau), "driver-not-loaded") == []
+
+
+def test_files_of_another_version_are_told_with_the_first_and_their_number() -> None:
+    first = "/sys/module/nvidia/version; /usr/lib64/libEGL_nvidia.so.535.1.1"
+    why = "programs fail with `Driver/library version mismatch`"
+    several = f"13 files of another driver version, 535.1.1, exist on this host; {V} is used"
+    both = inventory(rhel(), rhel("535.1.1"), kernel())
+    assert told(both, "other-driver-version") == [("warning", "535.1.1", first, several, why)]
+    only_other = inventory(rhel("535.1.1"), kernel())
+    what = f"the kernel module is {V}, the libraries on this host are 535.1.1"
+    assert told(only_other, "driver-mismatch") == [("error", "535.1.1", first, what, why)]
+    assert told(only_other, "other-driver-version") == told(only_other, "no-libcuda") == []
+
+
+FAILS = "programs fail with `libcuda.so.1: "
+DAMAGED = f"{FAILS}file too short`, `invalid ELF header` or `cannot open shared object file`"
+NOT_OF_DRIVER = "named libcuda.so.1, is not a library of this host's driver"
+
+
+@pytest.mark.parametrize(
+    ("item", "where", "what", "why"),
+    [
+        (
+            None,
+            "no usable ld.so.cache, /usr/lib64, /",
+            "there are NVIDIA devices, but no libcuda.so.1 of this driver",
+            f"{FAILS}cannot open shared object file`",
+        ),
+        (
+            Hidden(),
+            LIBCUDA,
+            f"the driver's libcuda.so.1 is in a directory without search permission: {LIBCUDA}",
+            f"{FAILS}cannot open shared object file: Permission denied`",
+        ),
+        (
+            b"\x7fELFjunk",
+            f"{LIBCUDA} (mode 0644, 8 bytes)",
+            f"the file {LIBCUDA} (mode 0644, 8 bytes), {NOT_OF_DRIVER}: 8 bytes",
+            DAMAGED,
+        ),
+        (
+            Unread(),
+            f"{LIBCUDA} (mode 0444, 4096 bytes)",
+            f"the file {LIBCUDA} (mode 0444, 4096 bytes), {NOT_OF_DRIVER}: unreadable: Input/output error",
+            DAMAGED,
+        ),
+    ],
+    ids=["absent", "hidden", "damaged", "unread"],
+)
+def test_why_libcuda_cannot_be_used_is_told_with_its_file(
+    item: Optional[Item], where: str, what: str, why: str
+) -> None:
+    found = inventory(without_libcuda(), {} if item is None else {LIBCUDA: item}, kernel())
+    assert told(found, "no-libcuda") == [("error", "libcuda.so.1", where, what, why)]
+
+
+def test_where_libcuda_is_absent_the_search_path_of_the_caller_is_named() -> None:
+    on = host(without_libcuda(), kernel(), environ={"LD_LIBRARY_PATH": "/x"})
+    (row,) = told(read_inventory(on, DEFAULT), "no-libcuda")
+    assert row[2] == "no usable ld.so.cache, /usr/lib64, /, LD_LIBRARY_PATH"
+
+
+def test_what_a_list_of_the_site_lacks_is_told_with_the_lines_to_add() -> None:
+    names = ("libnvidia-nvvm.so.4", f"libnvidia-nvvm.so.{V}")
+    for listed, severity in ((b"libcuda.so\n", "warning"), (b"libnvidia-ml.so\n", "error")):
+        found = inventory(rhel(), kernel(), listfile=listed)
+        (finding,) = [finding for finding in found.findings if finding.code == "not-in-list"]
+        where = (finding.where or "").split(", ")
+        assert (finding.severity, finding.subject, set(names) <= {*where}) == (severity, "site.conf", True)
+        assert finding.what == f"the driver has {len(where)} libraries that the active list does not name"
+        stems = sorted({f"{name.partition('.so')[0]}.so" for name in where})
+        assert finding.hint == f"add them to the list, each on a line: {', '.join(stems)}"
+
+
+def test_a_damaged_file_list_of_the_driver_is_told_with_the_place() -> None:
+    path = "/usr/share/nvidia/files.d/sandboxutils-filelist.json"
+    (row,) = told(inventory(rhel(), kernel(), {path: "{"}), "bad-filelist")
+    fault = "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"
+    assert (*row[:3], row[4]) == ("warning", path, f"{path}: byte 1", fault)
