@@ -199,6 +199,8 @@ def test_firmware_and_what_guards_mig_stay_on_the_host() -> None:
         found = read_inventory(on, Request(completion=completion))
         about = [d for d in found.decisions if d.path in more]
         assert [(d.verdict, d.rule) for d in about] == [("left-out", "host-only")] * 2
+        shown = "the kernel shows it in a container's own /proc"
+        assert {d.detail for d in about} == {"firmware: the kernel reads it, not a process", shown}
 
 
 def test_a_device_that_nobody_else_knows_has_a_decision() -> None:
@@ -256,16 +258,32 @@ FAILURES: dict[str, tuple[Optional[RecordedRun], str]] = {
 }
 
 
+ENDED = "`nvidia-container-cli list` ended with"
+WHY = {
+    "absent": "there is no `nvidia-container-cli` to ask",
+    "not loaded": f"{ENDED} 1: nvml error: driver not loaded",
+    "mismatch": f"{ENDED} 1: nvml error: driver/library version mismatch",
+    "ldcache": f"{ENDED} 1: x",
+    "silent": f"{ENDED} 1: no message",
+    "killed": f"{ENDED} -9: no message",
+    "garbage": "line 1: '(null)' is not an absolute path",
+    "empty": "line 1: an empty answer",
+    "nul": "line 1: a NUL byte",
+    "devices": "it printed no library",
+    "elsewhere": "none of the 1 libraries that it printed is on this host",
+}
+
+
 @pytest.mark.parametrize("failure", FAILURES)
 def test_a_program_that_fails_is_passed_over_with_its_reason_and_the_list_serves(failure: str) -> None:
     answer, code = FAILURES[failure]
     found = read_inventory(failing(answer), Request())
     (passed,) = found.source.passed_over
     assert (found.source.served, passed.source, passed.code) == ("liblist", CLI, code)
-    assert passed.why
+    assert passed.why == WHY[failure]
     verdict = "absent" if failure == "absent" else "rejected"
-    assert [(d.verdict, d.rule, d.detail) for d in found.decisions if d.subject == CLI] == [
-        (verdict, "passed-over", f"{code}: {passed.why}")
+    assert [(d.vendor, d.verdict, d.rule, d.step, d.detail) for d in found.decisions if d.subject == CLI] == [
+        ("nvidia", verdict, "passed-over", "name", f"{code}: {passed.why}")
     ]
     assert "source-failed" not in {finding.code for finding in found.findings}
     assert made(failing(answer), "auto").digest == made(failing(answer), "liblist").digest
@@ -276,9 +294,9 @@ def test_a_program_that_was_asked_for_by_name_and_fails_is_a_warning(failure: st
     answer, code = FAILURES[failure]
     found = read_inventory(failing(answer), Request(source=CLI))
     (finding,) = [finding for finding in found.findings if finding.code == "source-failed"]
-    assert (finding.severity, found.source.served) == ("warning", "liblist")
-    assert finding.why is not None
-    assert finding.why.startswith(f"{code}: ")
+    assert (finding.severity, finding.subject, found.source.served) == ("warning", CLI, "liblist")
+    assert finding.what == "the requested source failed; etc/nvliblist.conf is used instead"
+    assert finding.why == f"{code}: {WHY[failure]}"
     told = None if failure == "absent" else "nvidia-container-cli --debug=/dev/stderr list"
     assert finding.command == told
 
@@ -345,7 +363,9 @@ def test_of_a_root_without_devices_the_program_is_asked_only_by_name() -> None:
     on = host(ubuntu(), dev=kernel(), root="/run/nvidia/driver", runs=(answer,))
     by_name, by_itself = (made(on, source).drivers[0].source for source in (CLI, "auto"))
     assert (by_name.served, by_name.passed_over) == (CLI, ())
-    assert (by_itself.served, [passed.code for passed in by_itself.passed_over]) == ("liblist", ["other-root"])
+    why = "not asked unless by name: the driver root holds no devices, and the program would run its libraries"
+    assert (by_itself.served, by_itself.passed_over) == ("liblist", (PassedOver(CLI, "other-root", why),))
+    assert made(on, "driver").drivers[0].source.passed_over == ()
 
 
 @pytest.mark.parametrize("root", ["/", "/run/nvidia/driver"])

@@ -93,23 +93,29 @@ def test_a_directory_is_bound_whole_and_read_only() -> None:
     assert (mount.kind, mount.source, mount.options) == ("directory", DRIVER, ("ro", "nosuid", "nodev"))
 
 
+LINKS = "links to nodes by their address: programs open the nodes"
+FIRMWARE = "firmware: the kernel reads it, not a process"
+
+
 @pytest.mark.parametrize(
-    ("line", "verdict", "rule"),
+    ("line", "verdict", "rule", "detail"),
     [
-        ("lib, /usr/lib/none.so", "rejected", "dangling"),
-        ("lib, /etc/none.txt", "absent", "no-match"),
-        ("dev, /dev/none*", "absent", "no-match"),
-        ("dir, /dev/dri/by-path", "left-out", "host-only"),
-        ("lib, /lib/firmware/tegra23x/x.bin", "left-out", "host-only"),
-        ("dir, /usr/lib", "rejected", "system-directory"),
-        ("dir, /etc/secret", "rejected", "path-forbidden"),
+        ("lib, /usr/lib/none.so", "rejected", "dangling", "completion names it, but it leads nowhere"),
+        ("lib, /etc/none.txt", "absent", "no-match", "it is not there"),
+        ("dev, /dev/none*", "absent", "no-match", "it is not there"),
+        ("dir, /dev/dri/by-path", "left-out", "host-only", LINKS),
+        ("lib, /lib/firmware/tegra23x/x.bin", "left-out", "host-only", FIRMWARE),
+        ("dir, /usr/lib", "rejected", "system-directory", "binding it would hide the container's own"),
+        ("dir, /etc/secret", "rejected", "path-forbidden", "forbidden: permission denied"),
     ],
 )
-def test_a_line_that_brings_nothing_has_a_decision_with_its_place(line: str, verdict: str, rule: str) -> None:
+def test_a_line_that_brings_nothing_has_a_decision_with_its_place(
+    line: str, verdict: str, rule: str, detail: str
+) -> None:
     plan = planned({"/usr/lib": Dir(), "/etc/secret": Hidden()}, drivers(f"lib, /etc/nv_tegra_release\n{line}\n"))
     (decision,) = decided(plan, line.split(", ")[1])
-    assert (decision.verdict, decision.rule) == (verdict, rule)
-    assert decision.named_at == f"{TEGRA_LISTS}/drivers.csv:2"
+    assert (decision.verdict, decision.rule, decision.step, decision.detail) == (verdict, rule, "search", detail)
+    assert (decision.named_by, decision.named_at) == ("completion", f"{TEGRA_LISTS}/drivers.csv:2")
     assert decision.path == (None if verdict == "absent" else line.split(", ")[1])
 
 
@@ -121,7 +127,13 @@ def test_nothing_above_the_lists_is_bound_by_a_pattern() -> None:
 def test_lists_of_optional_packages_are_left_out_unless_all_are_requested() -> None:
     extra: Spec = {f"{TEGRA_LISTS}/tensorrt.csv": "dir, /usr/src/tensorrt\n", "/usr/src/tensorrt/README": "text"}
     (decision,) = decided(planned(extra), "tensorrt.csv")
-    assert (decision.verdict, decision.rule) == ("left-out", "optional-list")
+    assert (decision.verdict, decision.rule, decision.step) == ("left-out", "optional-list", "search")
+    assert (decision.named_by, decision.named_at) == ("completion", TEGRA_LISTS)
+    assert decision.path == f"{TEGRA_LISTS}/tensorrt.csv"
+    requests = "NVIDIA_REQUIRE_JETPACK=csv-mounts=all requests it"
+    assert decision.detail == f"the list of an optional package: {requests}"
+    assert decided(planned({f"{TEGRA_LISTS}/.csv": "x", f"{TEGRA_LISTS}/x.txt": "x"}), ".csv") == []
+    assert decided(planned({f"{TEGRA_LISTS}/X.CSV": "x"}), "X.CSV")[0].rule == "optional-list"
     everything = planned(extra, environ={"NVIDIA_REQUIRE_JETPACK": "csv-mounts=all"})
     assert mount_at(everything, "/usr/src/tensorrt").kind == "directory"
 
@@ -161,9 +173,22 @@ def test_what_one_list_would_name_is_known_without_it(name: str) -> None:
 
 def test_a_list_that_nobody_may_read_is_a_finding() -> None:
     plan = planned({f"{TEGRA_LISTS}/drivers.csv": Hidden()})
-    assert [(one.code, one.severity) for one in plan.findings if one.subject.endswith(".csv")] == [
-        ("bad-tegra-list", "warning")
-    ]
+    (finding,) = [one for one in plan.findings if one.subject.endswith(".csv")]
+    path, what = (
+        f"{TEGRA_LISTS}/drivers.csv",
+        "a Jetson's list cannot be read; files that only it names are missing in containers",
+    )
+    assert (finding.code, finding.severity, finding.subject, finding.where) == ("bad-tegra-list", "warning", path, path)
+    assert (finding.what, finding.why) == (what, "forbidden: permission denied")
+
+
+def test_the_first_five_lines_of_a_list_that_cannot_be_read_are_named_with_the_number_of_all() -> None:
+    plan = planned(drivers("x\n" * 7 + "lib, /etc/nv_tegra_release\n"))
+    (finding,) = [one for one in plan.findings if one.code == "bad-tegra-list"]
+    path = f"{TEGRA_LISTS}/drivers.csv"
+    assert finding.where == ", ".join(f"{path}:{line}" for line in range(1, 6))
+    assert finding.what == "7 lines of a Jetson's list cannot be read; the others are used"
+    assert (finding.subject, finding.why) == (path, "it begins with none of dev, dir, lib, sym")
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,9 @@ def test_of_several_drivers_the_one_whose_files_programs_open_is_in_use() -> Non
     plan = planned(WHOLE, store(OLD_STORE, 64))
     targets = sources(plan)
     assert f"{HERE}/nvcubins.bin" in targets
-    assert [one.path for one in plan.decisions if one.rule == "other-driver-version"] == [BEFORE]
+    (other,) = [one for one in plan.decisions if one.rule == "other-driver-version"]
+    assert (other.subject, other.path, other.named_by, other.named_at) == (BEFORE, BEFORE, "driver", DRIVERS)
+    assert other.detail == "fewer of its files are in /usr/lib/wsl/lib than of the driver in use"
     assert not [target for target in targets if target.startswith(BEFORE)]
 
 
@@ -129,17 +131,28 @@ def test_no_kernel_module_is_expected() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "severity", "word"),
+    ("parts", "severity", "where", "what"),
     [
-        ((WHOLE,), "note", "version"),
-        (({path: item for path, item in WHOLE.items() if path != "/dev/dxg"},), "warning", "/dev/dxg"),
-        ((wsl(), cache()), "warning", DRIVERS),
+        (
+            (WHOLE,),
+            *("note", "/dev/dxg, /usr/lib/wsl/lib"),
+            "this is WSL: the driver is Windows', so its version cannot be checked here",
+        ),
+        (
+            ({path: item for path, item in WHOLE.items() if path != "/dev/dxg"},),
+            *("warning", "/dev/dxg", "this is WSL, and /dev/dxg, which is all GPUs of Windows, is missing"),
+        ),
+        (
+            (wsl(), cache()),
+            *("warning", DRIVERS, f"this is WSL, and no directory in {DRIVERS} has NVIDIA's driver"),
+        ),
     ],
     ids=["whole", "no node", "no directory of the driver"],
 )
-def test_what_cannot_be_served_is_a_warning(parts: tuple[Spec, ...], severity: str, word: str) -> None:
+def test_what_cannot_be_served_is_a_warning(parts: tuple[Spec, ...], severity: str, where: str, what: str) -> None:
     (finding,) = about_wsl(*parts)
-    assert (finding.severity, word in finding.what) == (severity, True)
+    assert (finding.severity, finding.where, finding.what) == (severity, where, what)
+    assert finding.subject == where.partition(",")[0]
 
 
 def test_a_node_that_may_not_be_opened_is_an_error() -> None:
