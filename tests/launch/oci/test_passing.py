@@ -14,7 +14,20 @@ import pytest
 
 from gpubind.cli.commands.oci_runtime import _open_host, _report
 from gpubind.cli.declarations import PlanOptions
-from gpubind.launch.oci.passing import MARKS, SWITCHES, VALUED, config_of, may_request, read, split
+from gpubind.launch.oci import passing
+from gpubind.launch.oci.passing import (
+    MARKS,
+    SWITCHES,
+    VALUED,
+    bundle_of,
+    config_of,
+    find_runtime,
+    hand_over,
+    may_request,
+    read,
+    split,
+    with_dashes,
+)
 from gpubind.model import Finding
 from gpubind.model.notice import Notice
 from gpubind.runtimes.cmdline.programs import read_option_table
@@ -68,6 +81,60 @@ def test_own_options_end_at_dashes() -> None:
     assert split(["--runtime", "crun", "state", "x"]) == (["--runtime", "crun"], ["state", "x"])
     assert split(["--root", "/r", "state", "x"]) == ((), ["--root", "/r", "state", "x"])
     assert split(["--help"]) == (["--help"], ())
+    assert split(["-h"]) == (["-h"], ())
+    assert split(["-h", "create"]) == ((), ["-h", "create"])
+    assert split(["--runtime"]) == (["--runtime"], [])
+    assert split([]) == ((), [])
+    assert with_dashes(["--runtime", "crun", "state", "x"]) == ["--runtime", "crun", "--", "state", "x"]
+    assert with_dashes(["state", "x"]) == ["--", "state", "x"]
+    assert with_dashes(["--help"]) == ["--help"]
+
+
+@pytest.mark.parametrize(
+    ("words", "read_as"),
+    [
+        (("-b", "/a", "run", "c"), ("run", {"b": "/a"})),
+        (("-b",), ("", {"b": ""})),
+        (("create", "--bundle"), ("create", {"bundle": ""})),
+        (("--log=", "create"), ("create", {"log": ""})),
+        (("--debug", "state", "run"), ("state", {})),
+        (("--own", "run", "state"), ("run", {})),
+        (("--own=", "state", "run"), ("state", {})),
+        (("state", "--own", "run"), ("state", {})),
+        (("--own", "list", "state"), ("list", {})),
+        (("run", "-bundle=/a", "-b=/b"), ("run", {"bundle": "/a", "b": "/b"})),
+    ],
+)
+def test_options_with_a_value_are_read_before_the_subcommand_and_after_it(
+    words: tuple[str, ...], read_as: tuple[str, dict[str, str]]
+) -> None:
+    assert read(words) == read_as
+
+
+def test_the_bundle_is_the_working_directory_unless_an_option_names_it() -> None:
+    assert [bundle_of(values) for values in ({}, {"b": ""}, {"b": "/a"}, {"bundle": "/c", "b": "/a"})] == [
+        *(".", ".", "/a", "/c"),
+    ]
+    assert config_of({"config": "a.json", "f": "b.json", "b": "/x//"}) == "/x/a.json"
+    assert config_of({"f": ""}) == "./config.json"
+
+
+def test_runc_is_found_before_crun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_runtime("") is None
+    for name in ("other", "crun", "runc"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+        assert find_runtime("") == (None if name == "other" else f"{tmp_path}/{name}")
+    assert find_runtime("other") == f"{tmp_path}/other"
+    assert find_runtime("missing") is None
+
+
+@pytest.mark.parametrize(
+    "args", [[], ["--help"], ["-h"], ["--runtime"], ["--runtime", "/none/runc"], ["--own", "--", "x"]]
+)
+def test_a_call_that_gpubind_must_answer_is_not_handed_over(args: list[str]) -> None:
+    hand_over(args)  # it returns
 
 
 @pytest.mark.parametrize(
@@ -90,6 +157,23 @@ def test_a_warning_is_in_the_log_and_an_error_on_standard_error_too(
     assert capsys.readouterr().err == said
 
 
+def test_the_names_of_requests() -> None:
+    assert (
+        *(b"NVIDIA_VISIBLE_DEVICES", b"AMD_VISIBLE_DEVICES", b"DOCKER_RESOURCE_"),
+        *(b"CUDA_VERSION", b"cdi.k8s.io/", b"/nvidia-container-devices"),
+    ) == MARKS
+
+
+def test_a_configuration_that_is_longer_than_the_limit_may_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert passing.READ_LIMIT == 64 << 20
+    monkeypatch.setattr(passing, "READ_LIMIT", 100)
+    for size, may in ((99, False), (100, True), (101, True)):
+        (tmp_path / "config.json").write_bytes(b" " * size)
+        assert may_request(str(tmp_path / "config.json")) is may
+
+
 @pytest.mark.parametrize("mark", MARKS)
 def test_every_name_of_a_request_has_the_configuration_read(tmp_path: Path, mark: bytes) -> None:
     path = tmp_path / "config.json"
@@ -101,6 +185,8 @@ def test_every_name_of_a_request_has_the_configuration_read(tmp_path: Path, mark
     ("text", "may"),
     [
         ('{"x": "\\u003cb\\u003e \\u0026"}', False),
+        *((f'{{"x": "\\u{escape}"}}', False) for escape in ("003c", "003e", "0026", "2028", "2029")),
+        *((f'{{"x": "\\u{escape}"}}', True) for escape in ("0000", "0027", "00ff")),
         ('{"x": "NVIDIA_VISIBLE\\u005fDEVICES=all"}', True),
         ('{"cdi.k8s.io\\/x": "nvidia.com/gpu=0"}', True),
         ('{"x": "\\u4e2d"}', False),

@@ -44,3 +44,74 @@ def test_the_glance_knows_every_program_with_flags_or_a_configuration() -> None:
 @pytest.mark.parametrize("name", passing.WITH_SITE)
 def test_the_glance_knows_every_word_with_which_a_container_is_started(name: str) -> None:
     assert {words[0] for words in PROGRAMS[name].subcommands} == set(passing.ACTIONS)
+
+
+WRAPPED_LINE = ("docker", "ps")
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("wrap docker ps", WRAPPED_LINE),
+        ("wrap -- docker ps", WRAPPED_LINE),
+        *((f"wrap {switch} docker ps", WRAPPED_LINE) for switch in ("--check", "--no-check", "--quiet", "-q", "-qv")),
+        *((f"wrap {switch} docker ps", WRAPPED_LINE) for switch in ("--require-gpu", "--verbose", "-v", "-vq", "-vv")),
+        ("wrap -q --check -- docker ps", WRAPPED_LINE),
+        ("wrap --gpus 0 docker ps", None),
+        ("wrap -q --gpus=0 -- docker ps", None),
+        ("wrap -- --check docker", ("--check", "docker")),
+        ("wrap", None),
+        ("wrap --", None),
+        ("wrap -q", None),
+    ],
+)
+def test_the_line_after_the_switches_of_wrap_is_found(words: str, line: tuple[str, ...] | None) -> None:
+    assert passing._line(words.split()) == line
+
+
+@pytest.mark.parametrize(
+    ("words", "asks_for_none"),
+    [
+        *((f"{program} ps", True) for program in ("apptainer", "singularity", "docker", "nerdctl", "podman")),
+        *((f"/usr/bin/{program} exec", True) for program in ("apptainer", "podman")),
+        *((f"docker run {flag} x", False) for flag in ("--gpus", "--gpus=1", "--runtime=x", "--device=/dev/null")),
+        *((f"apptainer exec {flag} x", False) for flag in ("--nv", "--nvccli", "--rocm", "--nv=false")),
+        *((f"docker compose {command}", False) for command in ("create", "run", "up", "watch")),
+        *((f"docker compose {command}", True) for command in ("ps", "down", "logs")),
+        ("podman up", True),
+        ("docker build --allow nvidia.com/gpu=0 .", False),
+        ("docker build --allow vendor.com/net=0 .", True),
+        *((f"{program} ps", False) for program in ("runc", "crun", "ch-run", "srun", "docker-compose", "buildah")),
+        ("", False),
+    ],
+)
+def test_only_words_decide_what_is_passed_through_at_a_glance(words: str, asks_for_none: bool) -> None:
+    assert asks_for_no_gpu(words.split(), {}) is asks_for_none
+
+
+@pytest.mark.parametrize(
+    ("text", "switches"),
+    [
+        ("always use nv = yes\nalways use rocm = yes\n", ("nv", "rocm")),
+        ("always use nv=yes", ("nv",)),
+        ("  always use rocm\t= yes ", ("rocm",)),
+        ("always use nv = no\nalways use rocm = YES\n", ()),
+        ("always use nv = yes\nalways use nv = no\n", ("nv",)),
+        ("use nv = yes\nalways use nvccli = yes\n", ()),
+    ],
+)
+def test_a_directive_of_the_site_adds_its_flag(text: str, switches: tuple[str, ...]) -> None:
+    line = ["apptainer", "run", "img"]
+    assert site_switches(line, lambda path: text.encode() if path == passing.SITES[1] else b"") == switches
+    assert site_switches(line, lambda path: text.encode() if path == passing.SITES[0] else b"") == switches
+
+
+def test_a_configuration_that_cannot_be_read_adds_nothing() -> None:
+    def refused(path: str) -> bytes:
+        raise PermissionError(path)
+
+    assert site_switches(["apptainer", "run", "img"], refused) == ()
+
+
+def test_of_a_configuration_one_mebibyte_is_read() -> None:
+    assert passing.SITE_LIMIT == 1 << 20

@@ -8,6 +8,48 @@ import pytest
 
 from gpubind.errors import UsageError
 from gpubind.launch.wrap.command import WrappedCommand, parse_command, rewrite
+from gpubind.launch.wrap.prefix import _RULES, _SHELLS, read_prefix
+from tests.support.golden import GOLDEN, assert_golden
+
+STARTS = "apptainer exec --nv i c"
+PROBES = (
+    "",
+    "x",
+    "--",
+    "5 --",
+    "--own",
+    "--own value more",
+    "-9",
+    "A=b",
+    "-",
+    "-c",
+    "-i",
+    "-E",
+    "-u A B=c",
+    "profile",
+    "x86_64",
+)
+"""What may be between a program and the runtime that it starts."""
+
+
+def outcome(line: str) -> str:
+    """What `read_prefix` makes of a line: the code of its error, or all but the words of the prefix."""
+    words = line.split()
+    try:
+        prefix = read_prefix(words, 0)
+    except UsageError as error:
+        return error.code.removeprefix("wrap-")
+    if words[len(prefix.words)] != "apptainer":
+        return f"at {words[len(prefix.words)]}"
+    marks = [name for name in ("moves", "clears", "several") if getattr(prefix, name)]
+    return " ".join((*marks, *(f"{name}={value}" for name, value in prefix.sets))) or "here"
+
+
+def test_each_program_reads_its_own_words_alone() -> None:
+    text = ""
+    for name in sorted({*_RULES, *_SHELLS}):
+        text += f"{name}\n" + "".join(f"  {probe} ...: {outcome(f'{name} {probe} {STARTS}')}\n" for probe in PROBES)
+    assert_golden(GOLDEN / "wrap-prefixes.txt", text)
 
 
 def wrapped(line: str, **environ: str) -> WrappedCommand:
