@@ -6,11 +6,13 @@ import re
 
 import pytest
 
+from gpubind.errors import UsageError
 from gpubind.model import Finding
 from gpubind.model.findings import finding_texts
 from gpubind.planner.gpus.selection import select
-from tests.planner.gpus.cases import ERRORS, ROWS
+from tests.planner.gpus.cases import ERRORS, ROWS, Row
 from tests.planner.gpus.hosts import HOSTS
+from tests.support.golden import GOLDEN, assert_golden
 
 CODES = (
     "gpu-forbidden",
@@ -40,6 +42,29 @@ def test_every_text_about_the_choice_of_gpus_is_told_in_some_case(code: str) -> 
         assert any(all(re.fullmatch(pattern, getattr(one, key)) for key, pattern in fields.items()) for one in told), (
             name
         )
+
+
+def told(row: Row) -> list[str]:
+    """The findings of *row*, its reasons for nodes that are left out, or its error: every field."""
+    if row.devices in ERRORS:
+        with pytest.raises(UsageError) as caught:
+            select(HOSTS[row.host], row.gpus, row.environ, isolated=row.isolated)
+        error = caught.value
+        return [f"{error.code}: {error.what}", f"why: {error.why}", f"hint: {error.hint}"]
+    lines: dict[str, None] = {}
+    for made in select(HOSTS[row.host], row.gpus, row.environ, isolated=row.isolated):
+        for one in made.inventory.findings:
+            head = f"{one.severity} {one.code} {one.subject} ({one.vendor}): {one.what}"
+            lines.update(dict.fromkeys((head, f"why: {one.why}", f"hint: {one.hint}", f"where: {one.where}")))
+        for decision in made.decisions:
+            reason = re.sub("[0-9]+", "N", decision.detail or "")
+            lines[f"{decision.verdict} {decision.rule} {decision.step}: {reason}"] = None
+    return list(lines)
+
+
+def test_every_choice_is_told_in_the_same_words() -> None:
+    rows = ("".join(f"{line}\n" for line in (name, *(f"    {one}" for one in told(row)))) for name, row in ROWS.items())
+    assert_golden(GOLDEN / "gpus.txt", "\n".join(rows))
 
 
 def said(host: str, **environ: str) -> list[Finding]:
