@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gpubind.errors import FormatError
 from gpubind.files.blob import BytesBlob
 from gpubind.image.open import open_image
-from gpubind.image.tar import PIECES_LIMIT, open_sparse
+from gpubind.image.tar import PIECES_LIMIT, members, open_sparse
 from tests.support import answers
 from tests.support.images import glibc
 from tests.support.layers import archive, docker_archive, tar
@@ -55,6 +56,58 @@ def test_damage_is_an_error_of_the_archive(data: bytes) -> None:
 def test_a_map_that_is_none(text: bytes) -> None:
     data = pax_record(PAIRS) + written(RNG, "ustar", b"0", "x", size=1024) + text.ljust(1024, b"\0")
     assert not answers(holds, data)
+
+
+def of_pieces(count: int) -> tuple[bytes, bytes]:
+    """A sparse file in the old GNU format with *count* pieces, and what it holds."""
+    sparse = Extents(count * 1024, tuple((1024 * number, 512) for number in range(count)))
+    body = b"".join(bytes([number % 251 + 1]) * 512 for number in range(count))
+    whole = b"".join(body[512 * number : 512 * number + 512] + bytes(512) for number in range(count))
+    return written(RNG, "gnu", b"S", "f", size=len(body), sparse=sparse) + body, whole
+
+
+@pytest.mark.parametrize("count", [4, 5, 25, 26, 46, 47])
+def test_an_old_map_goes_on_in_as_many_blocks_as_it_needs(count: int) -> None:
+    data, whole = of_pieces(count)
+    assert open_sparse(BytesBlob(data + tar({"/next": b"n"})), 0, "f").read_at(0, len(whole)) == whole
+    names = [member.header.name for member in members(BytesBlob(data + tar({"/next": b"n"})))]
+    assert names == ["f", "next"]
+
+
+@pytest.mark.parametrize("key", ["map", "offset"])
+def test_a_map_may_be_in_the_attributes(key: str) -> None:
+    pieces = ((512, 512), (4096, 512))
+    pairs = [("GNU.sparse.size", "8192"), ("GNU.sparse.numblocks", "2"), ("GNU.sparse.name", "f")]
+    if key == "map":
+        pairs.append(("GNU.sparse.map", ",".join(f"{at},{length}" for at, length in pieces)))
+    else:
+        pairs += [
+            ("GNU.sparse.offset" if n == 0 else "GNU.sparse.numbytes", str(x))
+            for piece in pieces
+            for n, x in enumerate(piece)
+        ]
+    assert holds(pax_record(pairs) + written(RNG, "ustar", b"0", "x", size=1024) + b"a" * 512 + b"b" * 512) == HOLDS
+
+
+def reason(data: bytes) -> str:
+    with pytest.raises(FormatError) as caught:
+        holds(data)
+    assert caught.value.code == "bad-archive"
+    return caught.value.why
+
+
+def test_an_error_about_a_map_says_what_is_wrong() -> None:
+    no_map = "a sparse file without its map"
+    assert reason(bytes(1024)) == no_map
+    reversed_map = b"2\n4096\n512\n512\n512\n".ljust(512, b"\0")
+    assert (
+        reason(pax_record(PAIRS) + written(RNG, "ustar", b"0", "x", size=1536) + reversed_map + bytes(1024)) == no_map
+    )
+    data, _ = of_pieces(26)
+    assert reason(data[: 2 * 512 + 100]) == no_map
+    assert reason(data[:2048]) == "the data of a sparse file is cut"
+    endless = data[:512] + (bytes(504) + b"\1" + bytes(7)) * 4096
+    assert reason(endless + bytes(512)) == "the map of a sparse file has no end"
 
 
 def test_the_pieces_of_a_map_are_bounded() -> None:

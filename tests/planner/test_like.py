@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Optional
 
 import pytest
@@ -12,6 +13,7 @@ from gpubind.model import Plan, Request, Vendor
 from gpubind.planner.like import FLAVOURS, shipped_names
 from tests.support.driver import host, kernel, libraries, ubuntu
 from tests.support.elf import elf
+from tests.support.golden import GOLDEN, assert_golden
 from tests.support.ldcache import build_ldcache, entry
 from tests.support.trees import Dir, File, Hidden, Item, Link, Socket, Spec
 
@@ -179,6 +181,50 @@ def test_a_file_of_the_list_that_the_caller_may_not_see_stops_apptainer() -> Non
         assert [one.subject for one in made.findings if one.code == "like-entry"] == cases
 
 
+ENTRIES = ("libcuda.so", "libgone.so", "libwrong.so", "nvidia-smi", "no-such-program", "bin/relative")
+FILES = ("/opt/a.so", "/opt/wrong.so", "/opt/data.json", "/opt/gone.json", "/opt/x/data.json")
+EVERYTHING: Spec = {
+    **{path: "".join(f"{line}\n" for line in (*ENTRIES, *FILES)) for path in CONF.values()},
+    "/a/libcuda.so.1": elf("libcuda.so.1"),
+    "/b/libcuda.so": elf("libcuda.so.1"),
+    "/c/libcuda.so": elf("libcuda.so.1"),
+    "/a/libwrong.so.1": elf("libwrong.so.1", machine=183),
+    "/usr/bin/nvidia-smi": PROGRAM,
+    "/opt/a.so": elf("a.so"),
+    "/opt/a.so.1": Link("a.so"),
+    "/opt/wrong.so": "text",
+    "/opt/data.json": File(b"{}", 0o755),
+    "/opt/x/data.json": File(b"{}", 0o755),
+    "/var/run/nvidia-persistenced/socket": Socket(),
+    "/etc/ld.so.cache": build_ldcache(
+        [
+            entry("libcuda.so.1", "/a/libcuda.so.1"),
+            entry("libcuda.so", "/b/libcuda.so"),
+            entry("libcuda.so", "/c/libcuda.so"),
+            entry("libwrong.so.1", "/a/libwrong.so.1"),
+        ]
+    ),
+    f"{LIBS}/libouter.so.1": elf("libouter.so.1"),
+    f"{LIBS32}/libouter32.so.1": elf("libouter32.so.1", bits=32, machine=3),
+}
+
+
+@pytest.mark.parametrize("flavour", ["apptainer", "apptainer-1.6", "singularity"])
+def test_the_whole_plan_of_a_flavour_is_as_it_was(flavour: str) -> None:
+    made = like(flavour, EVERYTHING, caps=("compat32",) if flavour == "apptainer-1.6" else None).to_dict()
+    text = json.dumps({key: made[key] for key in sorted(made) if key != "gpubind"}, indent=1)
+    assert_golden(GOLDEN / "like" / f"{flavour}.json", f"{text}\n")
+
+
+@pytest.mark.parametrize("mode", [0o100, 0o010, 0o001])
+def test_any_right_to_execute_makes_a_program(mode: int) -> None:
+    spec: Spec = {"/etc/ld.so.cache": build_ldcache([])}
+    program = {"/usr/bin/nvidia-smi": File(elf(kind=2), 0o444 | mode)}
+    other = {"/usr/bin/nvidia-smi": File(elf(kind=2), 0o666)}
+    assert binds(like("apptainer", spec, program)) == {("/usr/bin/nvidia-smi", "/usr/bin/nvidia-smi")}
+    assert binds(like("apptainer", spec, other)) == set()
+
+
 def test_a_program_is_the_first_executable_in_path_and_lands_in_usr_bin() -> None:
     spec: Spec = {
         "/a/nvidia-smi": "not executable",
@@ -233,8 +279,18 @@ def test_the_vendor_neutral_loaders_are_bound() -> None:
 
 def test_apptainer_is_1_4_and_an_unknown_flavour_is_refused() -> None:
     assert like("apptainer", ubuntu()).request.like == "apptainer-1.4"
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError) as caught:
         like("podman", ubuntu())
+    known = "apptainer, apptainer-1.4, apptainer-1.5, apptainer-1.6, singularity"
+    assert (caught.value.code, caught.value.what) == ("unknown-flavour", "unknown flavour `podman`")
+    assert caught.value.hint == f"known: {known}"
+    with pytest.raises(UsageError) as without:
+        plan(host(ubuntu()), Request(like="singularity", vendors=("intel",)))
+    assert (without.value.code, without.value.what, without.value.hint) == (
+        "like-without-flag",
+        "SingularityCE 4.5 has no flag for the GPUs of vendor `intel`",
+        "leave --like out, or ask for NVIDIA's or AMD's",
+    )
 
 
 # --rocm.

@@ -210,6 +210,9 @@ ROWS: dict[str, Row] = {
     "the order of Slurm's list is none of CUDA's": Row(
         "two", None, {STEP: "1,0", CUDA: "1"}, f"nvidia1 {CTL}", {CUDA: "0"}
     ),
+    "less than the job, of two models": Row(
+        "cgroup-mixed", None, {STEP: "1,3", CUDA: "0"}, ALL, {CUDA: "0"}, "warning gpu-order-unknown"
+    ),
     "less than the job, counted in it": Row("cgroup", None, {STEP: "2,3", CUDA: "1"}, f"nvidia3 {CTL}", {CUDA: "0"}),
     "less than the job, counted on the host": Row(
         "eight", None, {STEP: "4,5", CUDA: "5"}, f"nvidia5 {CTL}", {CUDA: "0"}

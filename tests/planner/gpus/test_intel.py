@@ -141,6 +141,7 @@ def masked(parts: tuple[Spec, ...], environ: Mapping[str, str]) -> tuple[str, di
         (ARCS, {MASK: "1, 2"}, "12", "0,1"),
         (NINE, {MASK: "010"}, "8", "0"),
         (ARCS, {MASK: "1x"}, "1", "0"),
+        ((gpu("0000:00:00.0", 0, 128, "0x1234"),), {MASK: "1"}, "0", "1"),
     ],
 )
 def test_a_mask_chooses_nodes_where_its_numbers_are_certain_and_is_renumbered(
