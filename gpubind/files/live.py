@@ -181,7 +181,6 @@ class LiveTree(OpenedTree):
         return self._open_directory(directory) if place is None else place, name or "."
 
     def _open_directory(self, path: str) -> OpenDirectory:
-        """Open *path* below its nearest open ancestor, and keep it open."""
         ancestor = path
         while ancestor and ancestor not in self._directories:
             ancestor = ancestor.rpartition("/")[0]

@@ -188,7 +188,6 @@ class OverlayTree(OpenedTree):
         return layers if isinstance(layers, Missing) else ABSENT
 
     def _layers_with(self, path: str) -> Union[tuple[Layer, ...], Missing]:
-        """Return the layers with names in the directory *path*, the uppermost first."""
         layers = self._shown.get(path)
         if layers is None:
             parent_layers = self._layers if path == "/" else self._layers_with(dirname(path))

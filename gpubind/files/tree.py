@@ -253,9 +253,9 @@ class Tree:
         return file.path if kind == "file" else Missing("unreadable", f"{noun_of(kind)}, not a regular file")
 
     def _walk(self, at: RootedPath, path: str, depth: int = 0) -> Union[RootedPath, Missing]:
-        """Return where *path* leads from the resolved directory *at*; *depth* is that of links in links.
+        """Return where *path* leads from the resolved directory *at*; *depth* is the depth of nested links.
 
-        `links.follow` does the same: this loop over cached facts is there because it is most of what planning costs.
+        `machine.links.walk_path` does the same. This loop over cached facts is the main cost of planning.
         """
         stats = self._stats
         todo = path.split("/")[::-1]

@@ -238,7 +238,6 @@ def _crash_reason(status: int, error: bytes) -> str:
 
 
 def _error_line(error: bytes) -> str:
-    """Return the first line of *error* that begins with `error:`; else the last line."""
     return _error_of(error) or next(reversed(_lines(error)), "")[: 2 * _EXCERPT]
 
 

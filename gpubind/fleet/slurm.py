@@ -89,7 +89,6 @@ def ask_slurm(call: EngineCommand, listener: AnswerCollector) -> None:
 def _end_others(
     sinfo: str, listener: AnswerCollector, environ: Mapping[str, str], ready: tuple[str, ...], why: str
 ) -> bool:
-    """End the nodes whose states are not *ready*, after Slurm gave no allocation; return whether there are any."""
     states = _states(sinfo, listener.waiting, environ) or {}
     others = {node: state for node, (state, _) in states.items() if not state.startswith(ready)}
     ended = [node for node in listener.waiting if node in others]
@@ -110,7 +109,6 @@ def _require_program(name: str, environ: Mapping[str, str]) -> str:
 
 
 def _states(sinfo: str, nodes: Sequence[str], environ: Mapping[str, str]) -> Optional[dict[str, tuple[str, str]]]:
-    """Return the state of each known node, and its reason; None if Slurm cannot report them."""
     if not nodes:
         return None
     argv = (sinfo, "--noheader", "--Node", "--nodes", fold_nodes(nodes), "--format", "%N|%T|%E")
@@ -268,6 +266,5 @@ class _SrunStep:
 
 
 def _last_error(lines: Sequence[str]) -> str:
-    """Return the last of *lines* that is an error of Slurm's, without the program's name."""
     last: Optional[str] = next((line for line in reversed(lines) if "error: " in line), lines[-1] if lines else None)
     return (last or "").rpartition("error: ")[2].strip()

@@ -99,8 +99,6 @@ class Record(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """The form of a file that is not a link, in a record."""
-
     type: Literal["file", "dir", "char", "block", "socket", "fifo"] = "file"
     mode: Optional[Annotated[str, re.compile("[0-7]{1,5}")]] = None
     uid: _Id = 0

@@ -56,8 +56,6 @@ _Fact = TypeVar("_Fact", bound=Union[bytes, ElfIdent, NotElf, ElfFacts, Missing,
 
 
 class _RecordedAnswers:
-    """The answers of a tree, shared with its lenient version."""
-
     def __init__(self) -> None:
         self.entries: dict[str, dict[str, record.RecordedEntry]] = {}
         self.listings: dict[str, Union[tuple[str, ...], Missing]] = {}
@@ -209,7 +207,6 @@ class SurveyedTree(FactsTree):
         return body
 
     def _groups(self, body: Union[bytes, Missing]) -> Union[bytes, Missing]:
-        """Return the lines of the groups that own device nodes, without their members."""
         if isinstance(body, Missing):
             return body
         dev, gids = self._tree.lenient, set()

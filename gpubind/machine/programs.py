@@ -205,7 +205,6 @@ def _copy(file: int) -> int:
 def _spawn(
     program: str, argv: tuple[str, ...], environ: Mapping[str, str], out: int, err: int, reads: Optional[int] = None
 ) -> int:
-    """Return the PID of *program*, started with these standard streams and no other open file."""
     try:
         others = [int(name) for name in os.listdir("/proc/self/fd")]
     except OSError:  # then the program inherits the open files of gpubind's caller

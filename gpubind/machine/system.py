@@ -266,8 +266,6 @@ class OpenFile(Opened):
 
 
 class _Stream(io.FileIO):
-    """A file that reports failed reads to the recorder."""
-
     def __init__(self, file: OpenFile) -> None:
         super().__init__(file.descriptor)
         self._path = file.path

@@ -95,7 +95,6 @@ def _part(
 
 
 def _name(place: OpenDirectory, part: str, name: str, data: bytes) -> None:
-    """Give the file *part* its final *name*, unless an intact file has it. A damaged one is replaced."""
     try:
         place.link(part, name)
     except OSError as error:

@@ -109,7 +109,6 @@ class FileSystems:
         return self._by_device.get(device) or self._at(path)
 
     def _at(self, path: str, without: frozenset[MountedFileSystem] = frozenset()) -> Optional[MountedFileSystem]:
-        """Return the mount that contains *path*, except those in *without*."""
         at = (mount for mount in self._by_place if f"{path}/".startswith(f"{mount.place}/"))
         return next((mount for mount in at if mount not in without), None)
 
@@ -138,7 +137,6 @@ def _device_name(device: int) -> str:
 
 
 def _btrfs(source: str) -> str:
-    """Return the name in /sys/fs/btrfs of the file system on the device *source*; empty if it has none."""
     try:
         device = _device_name(posix.stat(source).st_rdev)
         names = sorted(posix.listdir("/sys/fs/btrfs"))

@@ -122,7 +122,6 @@ def _opened(path: str) -> tuple[int, ...]:
 
 
 def _content(path: str) -> tuple[Any, ...]:
-    """Return the hash, mode and owner of a file; an empty tuple if it is too large."""
     file = _open(path)
     try:
         stat_result, data = posix.fstat(file), b""

@@ -182,7 +182,6 @@ def _new_secret() -> Optional[bytes]:
 
 
 def _put(place: int, name: str, data: bytes) -> None:
-    """Write the file atomically. Errors: `OSError`."""
     part = f".{os.urandom(8).hex()}.part"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     file = posix.open(part, flags, 0o600, dir_fd=place)

@@ -232,7 +232,6 @@ class Decoder:
         return read
 
     def _member(self, value: Any, path: list[str], location: str) -> tuple[Any, str]:
-        """Return the member at *path* and its location; for an absent one None and its location."""
         for key in path:
             if value is None:
                 break
@@ -244,7 +243,6 @@ class Decoder:
     def _go_fields(
         self, value: dict[str, Any], fields: Collection[str], by_fold: Mapping[str, str], location: str
     ) -> Iterator[tuple[str, Any]]:
-        """Yield the fields of *value*, matching their names case-insensitively."""
         seen = set()
         for key, member in value.items():
             field_name = key if key in fields else by_fold.get(key.lower())
