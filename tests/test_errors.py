@@ -187,3 +187,66 @@ def test_too_little_memory_is_an_error_of_its_own_and_no_bug() -> None:
         if "error: no-memory: " in done.stderr:
             told.add(done.returncode)
     assert 4 in told
+
+
+@pytest.mark.parametrize("kind", subclasses(errors.GpubindError), ids=lambda kind: kind.__name__)
+def test_what_an_error_is_not_given_is_empty(kind: type[errors.GpubindError]) -> None:
+    required = {"found": False} if kind is errors.CommandError else {}
+    error = kind("code", "what", **required)  # type: ignore[arg-type]
+    fields = {"code": "code", "what": "what", "where": "", "why": "", "hint": ""}
+    more: dict[type[errors.GpubindError], dict[str, object]] = {
+        errors.CheckError: {"findings": ()},
+        errors.CommandError: {"exit_code": 127},
+        errors.FormatError: {"place": "", "offset": None},
+    }
+    assert vars(error) == {**fields, **more.get(kind, {})}
+    assert (str(error), error.args) == ("code: what", ("what",))
+
+
+def test_a_command_that_was_found_and_is_not_executable_has_a_status_of_its_own() -> None:
+    assert [errors.CommandError("c", "w", found=found).exit_code for found in (True, False)] == [126, 127]
+
+
+def test_a_hint_has_two_similar_names_at_most_and_then_all() -> None:
+    names = ("apptainer", "apptainer2", "apptainer3", "docker")
+    assert errors.suggest_known(names, "APPTAINER1").startswith("did you mean `apptainer")
+    assert errors.did_you_mean(names, "apptainer1").count("`") == 4
+    assert errors.suggest_known(iter(["docker", "podman"]), "Dokcer") == "did you mean `docker`? known: docker, podman"
+    assert errors.suggest_known(["docker", "podman"], "x") == "known: docker, podman"
+    assert errors.did_you_mean(["abc", "abd"], "abe") == "did you mean `abd` or `abc`? "
+
+
+def texts(error: errors.GpubindError) -> tuple[str, ...]:
+    return (error.code, error.what, error.where, error.why, error.hint)
+
+
+def test_errors_that_several_readers_raise_have_whole_texts() -> None:
+    assert texts(errors.unknown_format("jsno", ("json", "yaml"))) == (
+        *("unknown-format", "unknown format `jsno`", "", "", "did you mean `json`? known: json, yaml"),
+    )
+    hint = "`pipx inject gpubind python-Zstd`, in a virtual environment `pip install python-Zstd`, or python3-zstd"
+    assert texts(errors.missing_package("python-Zstd", "this image", "x.sif")) == (
+        *("missing-package", "the Python package `python-Zstd` is needed for this image", "x.sif", ""),
+        f"{hint} of the distribution",
+    )
+    assert texts(errors.closed_error("x.sif")) == (
+        *("closed", "an image or a host is used after it was closed", "x.sif", ""),
+        "open it again, or close it later",
+    )
+    assert errors.UsageError("c", "w").field == ""
+    assert errors.UsageError("c", "w").about("gpus").field == "gpus"
+
+
+def test_a_damaged_file_is_named_by_an_offset_a_key_or_as_a_whole() -> None:
+    kind = errors.Format("bad-x", "malformed x", "make it again")
+    wholes = [kind.damaged("why", place, hint) for place, hint in ((0, ""), ("a.b", "look"), ("", ""))]
+    assert [(*texts(error), error.place, error.offset) for error in wholes] == [  # type: ignore[attr-defined]
+        ("bad-x", "malformed x", "byte 0", "why", "make it again", "byte 0", 0),
+        ("bad-x", "malformed x", "a.b", "why", "look", "a.b", None),
+        ("bad-x", "malformed x", "the whole document", "why", "make it again", "the whole document", None),
+    ]
+    moved = errors.Format("bad-x", "malformed x").damaged("why").behind(7)
+    assert (*texts(moved), moved.offset) == ("bad-x", "malformed x", "byte 7", "why", "", 7)
+    inside = errors.FormatError("c", "w", hint="h").in_file("/x")
+    assert (*texts(inside), inside.place, inside.offset) == ("c", "w", "/x", "", "h", "", None)
+    assert texts(errors.IMAGE_BOMB.damaged("y"))[:2] == ("image-bomb", "the image unpacks to far more than images do")

@@ -89,3 +89,17 @@ def test_what_is_known_of_an_image_cannot_be_changed_by_who_reads_it() -> None:
         assert read.env["PATH"].startswith("/opt/bin:/bin:")
         assert isinstance(read.env, FrozenDict)
     assert pickle.loads(pickle.dumps(facts)) == facts  # as a plan has it
+
+
+def test_the_base_of_values_has_its_name_and_their_errors_name_the_class_and_the_fields() -> None:
+    assert NamedTuple.__name__ == "NamedTuple"
+    for values, named, message in (
+        ((), {}, "Ours() has no value for 'x'"),
+        ((1, 2, 3), {}, "Ours() takes each of these once: x, y"),
+        ((1,), {"z": 2}, "Ours() takes each of these once: x, y"),
+    ):
+        with pytest.raises(TypeError) as caught:
+            Ours(*values, **named)  # type: ignore[arg-type]
+        assert str(caught.value) == message
+    with pytest.raises(TypeError, match=r"^a frozen value cannot be changed$"):
+        FrozenDict(a="b").clear()

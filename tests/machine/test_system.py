@@ -79,3 +79,68 @@ def test_a_chain_of_links_that_the_kernel_does_not_follow_has_an_end(tmp_path: P
     assert system.real_path(f"{tmp_path}/3000").startswith(f"{tmp_path}/")
     done = gpubind("plan", "--root", f"{tmp_path}/3000")
     assert done.stderr.startswith("error: no-root: ")
+
+
+@pytest.mark.parametrize(("links", "is_whole"), [(200, True), (201, False)])
+def test_a_real_path_follows_two_hundred_links(links: int, is_whole: bool, tmp_path: Path) -> None:
+    (tmp_path / "0").mkdir()
+    for number in range(links):
+        (tmp_path / str(number + 1)).symlink_to(str(number))
+    assert (system.real_path(f"{tmp_path}/{links}") == f"{tmp_path}/0") is is_whole
+
+
+def test_below_an_open_directory_links_are_named_and_renamed_and_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "link").symlink_to("file")
+    with system.open_directory(str(tmp_path)) as place:
+        place.link("link", "other")
+        assert (os.readlink(tmp_path / "other"), place.readlink("other")) == ("file", "file")
+        with pytest.raises(FileExistsError):
+            place.link("file", "other")
+        with pytest.raises(OSError) as caught:
+            place.open("link", os.O_RDONLY)
+        assert caught.value.errno == errno.ELOOP
+        with place.open("link", os.O_WRONLY, follow=True) as file:
+            file.write(b"yz")
+        assert (tmp_path / "file").read_text() == "yz"
+        with place.open("new", os.O_WRONLY | os.O_CREAT, 0o640) as file:
+            file.set_mode(0o604)
+        assert place.lstat("new").st_mode & 0o777 == 0o604
+        place.rename("new", "other")
+        assert sorted(place.names()) == sorted(entry.name for entry in place.entries()) == ["file", "link", "other"]
+        place.unlink("other")
+        assert (place.at("x"), system.OpenDirectory("/", -1).at("x")) == (f"{tmp_path}/x", "/x")
+    assert not (tmp_path / "other").exists()
+
+
+def test_what_does_not_exist_or_cannot_be_inspected_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("none")
+    paths = [f"{tmp_path}", f"{tmp_path}/file", f"{tmp_path}/link", f"{tmp_path}/file/x", "\0"]
+    assert [system.exists(path) for path in paths] == [True, True, False, False, False]
+    assert [system.exists(path, follow=False) for path in paths] == [True, True, True, False, False]
+    assert [system.is_file(path) for path in paths] == [False, True, False, False, False]
+    assert [system.is_directory(path) for path in paths] == [True, False, False, False, False]
+
+
+def test_a_terminal_that_reports_no_columns_has_eighty(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert system.columns(99) == 80
+    for columns, expected in ((0, 80), (132, 132)):
+        size = os.terminal_size((columns, 24))
+        monkeypatch.setattr(os, "get_terminal_size", lambda descriptor, size=size: size)
+        assert system.columns(0) == expected
+
+
+def test_names_of_files_are_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "urandom", lambda size: b"\xab" * size)
+    assert system.random_name() == "ab" * 16
+    assert system.token() == f"{os.getpid()}-{'ab' * 4}"
+
+
+def test_a_variable_is_set_and_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUBIND_TEST", "a")
+    system.set_variable("GPUBIND_TEST", "b")
+    assert os.environ["GPUBIND_TEST"] == "b"
+    for _ in range(2):
+        system.set_variable("GPUBIND_TEST", None)
+        assert "GPUBIND_TEST" not in os.environ
