@@ -194,7 +194,7 @@ def test_a_directory_for_documents_that_others_may_write_to_is_refused(tmp_path:
     with pytest.raises(OutputError) as caught:
         stage_in(PLAN.generated, str(tmp_path))
     assert (caught.value.code, caught.value.where) == ("unwritable-file", str(tmp_path))
-    assert "others may write" in caught.value.why
+    assert caught.value.why == "it belongs to another user, or others may write to it"
 
 
 def test_root_stages_for_everybody_below_no_directory_that_others_may_write_to(

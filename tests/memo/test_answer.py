@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
+import gpubind
 from gpubind.machine.budget import BOUNDS
 from gpubind.memo import answer, files
 from gpubind.memo.answer import memo_keys
@@ -51,7 +52,15 @@ OTHERS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "rights": lambda patch: patch.setattr(answer, "_rights", lambda: (b"CapEff:\t0",)),
     "Python": lambda patch: patch.setattr(sys, "version", "3.99"),
     "path": lambda patch: patch.setenv("PATH", "/opt"),
-    "gpus": lambda patch: patch.setenv("CUDA_VISIBLE_DEVICES", "1"),
+    **{name: lambda patch, name=name: patch.setenv(name, "/1") for name in answer._VARIABLES},  # type: ignore[misc]
+    "form": lambda patch: patch.setattr(answer, "FORM", b"gpubind memo 0\n"),
+    "version": lambda patch: patch.setattr(gpubind, "__version__", "99"),
+    "copy of gpubind": lambda patch: patch.setattr(answer, "__file__", "/opt/gpubind/memo/answer.py"),
+    "interpreter": lambda patch: patch.setattr(sys, "executable", "/opt/python"),
+    "modules": lambda patch: patch.setattr(sys, "path", ["/opt"]),
+    "name": lambda patch: patch.setattr(sys, "argv", ["/opt/gpubind"]),
+    "file names": lambda patch: patch.setattr(sys, "getfilesystemencoding", lambda: "latin-1"),
+    "output": lambda patch: patch.setattr(sys, "stderr", None),
 }
 
 
@@ -254,3 +263,16 @@ def test_a_start_that_a_memo_serves_loads_next_to_nothing(bench: Bench) -> None:
     memo = {f"gpubind.memo{name}" for name in ("", ".answer", ".files", ".questions")}
     more = loaded(code) - loaded("import sys; print(*sys.modules, file=sys.stderr)")
     assert more == {"__future__", "_blake2", "gpubind", "gpubind.__main__", *memo}
+
+
+def test_a_command_line_has_a_name_for_each_beginning_up_to_a_limit_and_one_for_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(answer.SWITCH, "on")
+    words = ["plan", *(f"--{number}" for number in range(answer.ARGS_LIMIT + 5))]
+    keys = memo_keys(words)
+    assert len(keys) == len(set(keys)) == answer.ARGS_LIMIT + 1
+    assert keys[:3] == memo_keys(words[:3])
+    assert keys[-1] == memo_keys([*words])[-1] != memo_keys(words[:-1])[-1]
+    assert len(memo_keys(words[: answer.ARGS_LIMIT])) == answer.ARGS_LIMIT
+    assert [len(key) for key in keys[:2]] == [40, 40]

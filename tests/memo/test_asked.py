@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -112,3 +113,83 @@ def test_after_an_error_nothing_is_heard_any_more() -> None:
         raise RuntimeError
     assert listener.recorder is None
     assert recorder.refused
+
+
+def test_a_recorder_begins_with_nothing() -> None:
+    recorder = Recorder(lambda status: None)
+    assert (recorder.printed, recorder.why, recorder.verbose) == ([], "", False)
+    assert (recorder.command, recorder.looks_at_program, recorder.become, recorder.refused) == (None, False, None, None)
+    assert not any(recorder.questions.values())
+
+
+def test_the_end_of_a_recording_is_told_once_with_the_status() -> None:
+    told: list[int] = []
+    with Recorder(told.append) as recorder:
+        assert listener.recorder is recorder
+        recorder.finish(3)
+        assert listener.recorder is None
+    assert (told, recorder.refused) == ([3], None)
+    for error, why in ((SystemExit, None), (ValueError, "it failed"), (KeyboardInterrupt, "it failed")):
+        with pytest.raises(error), Recorder(told.append) as recorder:
+            raise error
+        assert recorder.refused == why
+    assert told == [3]
+
+
+REFUSALS: dict[str, tuple[Callable[[Recorder, Path], Any], str]] = {
+    "first": (lambda recorder, path: (recorder.refuse("a"), recorder.refuse("b")), "a"),
+    "other answer": (
+        lambda recorder, path: (recorder.note("link", "/x", "a"), recorder.note("link", "/x", "b")),
+        "changed meanwhile: /x",
+    ),
+    "error": (lambda recorder, path: recorder.failed(errno.EIO, "/x"), "Input/output error: /x"),
+    "no number": (lambda recorder, path: recorder.failed(None, "/x"), "Input/output error: /x"),
+    "number": (lambda recorder, path: recorder.note("stat", "/x", errno.EMFILE), "Too many open files: /x"),
+    "gone": (
+        lambda recorder, path: recorder.not_opened("/x", (1,), OSError(errno.ENOENT, "x")),
+        "changed meanwhile: /x",
+    ),
+    "fifo": (lambda recorder, path: (os.mkfifo(path / "f"), recorder.opened(f"{path}/f")), "no regular file: {}/f"),
+    "script": (lambda recorder, path: recorder.program(f"{path}/script"), "a script says its version: {}/script"),
+    "program": (lambda recorder, path: recorder.program(f"{path}/none"), "not readable: {}/none"),
+    "large": (lambda recorder, path: recorder.opened(f"{path}/large"), "just written: {}/large"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_why_nothing_is_kept_is_said_whole(case: str, tmp_path: Path) -> None:
+    (tmp_path / "script").write_text("#!/bin/sh")
+    (tmp_path / "large").write_bytes(bytes((64 << 10) + 1))
+    recorder = Recorder(lambda status: None)
+    act, why = REFUSALS[case]
+    act(recorder, tmp_path)
+    assert recorder.refused == why.format(tmp_path)
+
+
+def test_a_young_file_is_compared_by_content_up_to_a_limit(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(bytes(64 << 10))
+    recorder = Recorder(lambda status: None)
+    for _ in range(2):
+        recorder.opened(f"{tmp_path}/file")
+    assert (recorder.refused, [*recorder.questions["content"]]) == (None, [f"{tmp_path}/file"])
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EISDIR])
+def test_an_error_that_is_an_answer_is_kept(number: int) -> None:
+    recorder = Recorder(lambda status: None)
+    recorder.note("stat", "/x", number)
+    assert (recorder.refused, recorder.questions["stat"]) == (None, {"/x": number})
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [
+        *(("link", errno.EINVAL), ("attribute", errno.ENODATA), ("attribute", errno.EOPNOTSUPP)),
+        *(("terminal", errno.ENOTTY), ("terminal", errno.EBADF), ("terminal", errno.EINVAL)),
+    ],
+)
+def test_some_errors_are_answers_to_one_kind_of_question_only(kind: str, number: int) -> None:
+    recorder, other = Recorder(lambda status: None), Recorder(lambda status: None)
+    recorder.note(kind, "/x", number)
+    other.note("stat", "/x", number)
+    assert (recorder.refused, other.refused) == (None, f"{os.strerror(number)}: /x")

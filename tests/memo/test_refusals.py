@@ -22,6 +22,7 @@ from gpubind.formats.driver.acl import ATTRIBUTE
 from gpubind.machine import listener, system
 from gpubind.machine.system import OpenFile
 from gpubind.memo import filesystems, questions
+from gpubind.memo.questions import TEXT_LIMIT, digest, run_query
 from gpubind.memo.recorder import Recorder
 from tests.memo.test_kinds import OF_MOUNTS
 from tests.support.acl import acl_for
@@ -287,3 +288,11 @@ def test_after_an_attribute_of_an_open_file_nothing_is_kept(ask: Callable[[OpenF
         recorder.refused = None  # the file was just written
         ask(opened)
     assert recorder.refused is not None
+
+
+@pytest.mark.parametrize("size", [0, TEXT_LIMIT, TEXT_LIMIT + 1])
+def test_a_file_is_compared_by_content_up_to_a_limit(size: int, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(bytes(size))
+    facts = os.stat(tmp_path / "file")
+    whole = (digest(bytes(size)), facts.st_mode, facts.st_uid, facts.st_gid)
+    assert run_query("content", f"{tmp_path}/file") == (whole if size <= TEXT_LIMIT else ())

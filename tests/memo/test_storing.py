@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.errors import UnseenError
+from gpubind.errors import UnseenError, UsageError
 from gpubind.host.base import RunResult
 from gpubind.host.programs import run_program
 from gpubind.machine import listener as asked
@@ -308,8 +308,29 @@ def test_data_is_read_at_the_second_try_and_else_ends_the_command(monkeypatch: p
     monkeypatch.setattr(data.__spec__.loader, "get_data", get_data)
     assert data.read_data("model/data/cuda.json")
     failures += [errno.EIO, errno.EIO]
-    with pytest.raises(UnseenError):
+    with pytest.raises(UnseenError) as caught:
         data.read_data("model/data/cuda.json")
+    error = caught.value
+    path = str(Path(data.__file__).parent / "cuda.json")
+    assert (error.code, error.what, error.where) == ("unreadable-file", "a file cannot be read", path)
+    assert (error.why, error.hint) == (os.strerror(errno.EIO), "")
     assert not all(READ.values())
     assert data.read_data("model/data/cuda.json")
     assert all(READ.values())
+
+
+def test_data_that_is_cut_off_twice_is_an_error_and_data_that_does_not_ship_names_the_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(data.__spec__.loader, "get_data", lambda path: b"x")
+    with pytest.raises(UnseenError) as caught:
+        data.read_data("model/data/cuda.json")
+    assert caught.value.why == "it was changed while it was read"
+    monkeypatch.undo()
+    assert data.read_data("model/data/cuda.json")
+    with pytest.raises(UsageError) as refused:
+        data.read_data("model/data/none.json")
+    package = str(Path(data.__file__).parents[2])
+    error = refused.value
+    assert (error.code, error.what, error.where) == ("no-data", "gpubind ships no `model/data/none.json`", package)
+    assert (error.why, error.hint) == ("", "reinstall gpubind")
