@@ -240,7 +240,7 @@ def test_errors_that_several_readers_raise_have_whole_texts() -> None:
 def test_a_damaged_file_is_named_by_an_offset_a_key_or_as_a_whole() -> None:
     kind = errors.Format("bad-x", "malformed x", "make it again")
     wholes = [kind.damaged("why", place, hint) for place, hint in ((0, ""), ("a.b", "look"), ("", ""))]
-    assert [(*texts(error), error.place, error.offset) for error in wholes] == [  # type: ignore[attr-defined]
+    assert [(*texts(error), error.place, error.offset) for error in wholes] == [
         ("bad-x", "malformed x", "byte 0", "why", "make it again", "byte 0", 0),
         ("bad-x", "malformed x", "a.b", "why", "look", "a.b", None),
         ("bad-x", "malformed x", "the whole document", "why", "make it again", "the whole document", None),

@@ -99,7 +99,7 @@ def test_the_base_of_values_has_its_name_and_their_errors_name_the_class_and_the
         ((1,), {"z": 2}, "Ours() takes each of these once: x, y"),
     ):
         with pytest.raises(TypeError) as caught:
-            Ours(*values, **named)  # type: ignore[arg-type]
+            Ours(*values, **named)
         assert str(caught.value) == message
     with pytest.raises(TypeError, match=r"^a frozen value cannot be changed$"):
         FrozenDict(a="b").clear()

@@ -6,7 +6,7 @@ import errno
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 import pytest
 
@@ -42,7 +42,7 @@ PATHS = (*layouts.DRIVER_DATA_PREFIXES, "/etc/vulkan/icd.d/x.json", "/usr/share/
 ERRNOS = sorted(number for number in errno.errorcode if number < 134)
 
 
-def _rows(rows: Mapping[object, object]) -> Iterable[str]:
+def _rows(rows: Mapping[Any, object]) -> Iterable[str]:
     return (f"{key}: {value!r}" for key, value in rows.items())
 
 
@@ -72,7 +72,7 @@ def _directories() -> Iterable[str]:
 
 
 def _vendors() -> Iterable[str]:
-    yield from _rows(dict(vendors.VENDOR_ROWS))
+    yield from _rows(vendors.VENDOR_ROWS)
     yield from _constants(vendors, "VENDORS VENDOR_FLAGS USERSPACES AMD_MODULE")
     yield from _constants(host, "CAPABILITIES DEFAULT_CAPABILITIES READ_ONLY_OPTIONS")
     yield from _constants(findings, "SEVERITIES REMEDIES DOCS")
@@ -153,7 +153,7 @@ def _versions() -> Iterable[str]:
     isas = ("1.0", "6.0", "7.8", "8.0", "8.5", "9.0", "99.0", "")
     yield from _rows({isa: (cuda.cuda_of_isa(isa), [v for v in versions if cuda.serves_ptx(v, isa)]) for isa in isas})
     yield from _rows({v: cuda.version_key(v) for v in ("12.0", "12", "12.4.0.0", "0", "", "1..2")})
-    yield from _rows(dict(cuda.frameworks()))
+    yield from _rows(cuda.frameworks())
     yield from map(repr, cuda.system_frameworks())
     named = [f.name for f in (*cuda.frameworks().values(), *cuda.system_frameworks())]
     yield from _rows({name: cuda.is_extension(name) for name in (*named, "another", None)})
@@ -182,7 +182,7 @@ def _files() -> Iterable[str]:
     for path in ("/sys/x", "/proc/x", "/dev/x"):
         yield f"{path} {[n for n in ERRNOS if answers.is_optional(path, OSError(n, 'x'))]}"
     yield from _constants(answers, "PASSING ATTRIBUTES OF_DEVICES CHANGED")
-    yield from _rows(dict(budget.BOUNDS))
+    yield from _rows(budget.BOUNDS)
     factors = (None, "", "0", "1", "7", "1000", "1001", "9999", "10000", "-1", "x", "\u0661")
     yield from _rows({value: budget.times_of(value) for value in factors})
 
@@ -240,9 +240,9 @@ def _surveyed() -> Iterable[str]:
         "rocm",
         "hsa",
     )
-    gpu += ("hip", "drm", "numa", "kfd", "dxcore", "mesa", "xpum", "comgr", "hc_am", "tls_test", "libvdpau", "libpci")
+    others = ("hip", "drm", "numa", "kfd", "dxcore", "mesa", "xpum", "comgr", "hc_am", "tls_test", "libvdpau", "libpci")
     yield from _rows(
-        {name: surveyed.GPU_NAME.search(name) is not None for name in (*gpu, "intel.icd", "libze_x", "libc")}
+        {name: surveyed.GPU_NAME.search(name) is not None for name in (*gpu, *others, "intel.icd", "libze_x", "libc")}
     )
     homes = (
         "/root",

@@ -52,10 +52,14 @@ def test_an_intact_file_is_kept_and_a_damaged_one_or_one_that_others_may_write_t
     inode = path.stat().st_ino
     put(place, "name", b"data", 0o700)
     assert path.stat().st_ino == inode
-    for damage in (lambda: path.chmod(0o464), lambda: path.chmod(0o446), lambda: _write(path, b"dat")):
-        damage()
+    for mode in (0o464, 0o446):
+        path.chmod(mode)
         put(place, "name", b"data", 0o700)
         assert (path.read_bytes(), path.stat().st_mode & 0o7777) == (b"data", 0o444)
+    for damaged in (b"dat", b"data2"):
+        _write(path, damaged)
+        put(place, "name", b"data", 0o700)
+        assert path.read_bytes() == b"data"
     _write(path, b"daTa")
     put(place, "name", b"data", 0o700)
     assert path.read_bytes() == b"data"

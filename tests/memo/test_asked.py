@@ -136,12 +136,24 @@ def test_the_end_of_a_recording_is_told_once_with_the_status() -> None:
     assert told == [3]
 
 
-REFUSALS: dict[str, tuple[Callable[[Recorder, Path], Any], str]] = {
-    "first": (lambda recorder, path: (recorder.refuse("a"), recorder.refuse("b")), "a"),
-    "other answer": (
-        lambda recorder, path: (recorder.note("link", "/x", "a"), recorder.note("link", "/x", "b")),
-        "changed meanwhile: /x",
-    ),
+def _twice(recorder: Recorder, path: Path) -> None:
+    recorder.refuse("a")
+    recorder.refuse("b")
+
+
+def _otherwise(recorder: Recorder, path: Path) -> None:
+    recorder.note("link", "/x", "a")
+    recorder.note("link", "/x", "b")
+
+
+def _fifo(recorder: Recorder, path: Path) -> None:
+    os.mkfifo(path / "f")
+    recorder.opened(f"{path}/f")
+
+
+REFUSALS: dict[str, tuple[Callable[[Recorder, Path], None], str]] = {
+    "first": (_twice, "a"),
+    "other answer": (_otherwise, "changed meanwhile: /x"),
     "error": (lambda recorder, path: recorder.failed(errno.EIO, "/x"), "Input/output error: /x"),
     "no number": (lambda recorder, path: recorder.failed(None, "/x"), "Input/output error: /x"),
     "number": (lambda recorder, path: recorder.note("stat", "/x", errno.EMFILE), "Too many open files: /x"),
@@ -149,7 +161,7 @@ REFUSALS: dict[str, tuple[Callable[[Recorder, Path], Any], str]] = {
         lambda recorder, path: recorder.not_opened("/x", (1,), OSError(errno.ENOENT, "x")),
         "changed meanwhile: /x",
     ),
-    "fifo": (lambda recorder, path: (os.mkfifo(path / "f"), recorder.opened(f"{path}/f")), "no regular file: {}/f"),
+    "fifo": (_fifo, "no regular file: {}/f"),
     "script": (lambda recorder, path: recorder.program(f"{path}/script"), "a script says its version: {}/script"),
     "program": (lambda recorder, path: recorder.program(f"{path}/none"), "not readable: {}/none"),
     "large": (lambda recorder, path: recorder.opened(f"{path}/large"), "just written: {}/large"),
