@@ -5,29 +5,31 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 import pytest
 
-from gpubind.errors import GpubindError
+from gpubind.errors import GpubindError, UnseenError
 from gpubind.host.open import open_host
 from gpubind.image.open import open_image
 from gpubind.image.reference import native_reference, parse_reference
 from gpubind.launch.caller import read_start_facts
 from gpubind.launch.choose import choose_runtime, need_command, parse_start
 from gpubind.launch.execute import execute, execute_line, need_program, probe_version, run_in_foreground
+from gpubind.launch.lasting import restart_severity
 from gpubind.launch.links import put_links
 from gpubind.launch.oci.edit import edit_bundle
+from gpubind.launch.oci.log import log
 from gpubind.launch.prepare import FilePolicy, make_preflight, prepare, write_generated
 from gpubind.launch.shims import install_shims, remove_shims
 from gpubind.launch.stage import stage, stage_in
-from gpubind.launch.start import prepare_start
-from gpubind.launch.target import StartRequest, StartTarget, need_form, need_kind
+from gpubind.launch.start import _builtin_gpu_flags, prepare_start, report_builtin_flag
+from gpubind.launch.target import StartRequest, StartTarget, need_form, need_kind, start_as_written
 from gpubind.launch.trial import need_to_try
 from gpubind.launch.wrap.command import split_options
 from gpubind.launch.wrap.gpus import GpuRequest
-from gpubind.model import ContainerPath, HostPath, Request
-from gpubind.model.notice import ignore
+from gpubind.model import ContainerPath, HostPath, Request, Vendor
+from gpubind.model.notice import Message, Notice, ignore
 from gpubind.planner.planning import PlanQuery
 from gpubind.runtimes import RUNTIMES
 from tests.launch.oci.bundles import bundle, config, machine
@@ -110,7 +112,7 @@ CASES: dict[str, Callable[[Bench], object]] = {
     "options before IMAGE": lambda bench: split_options("apptainer", "exec", ("-c", "--own", "x")),
     "option without a value": lambda bench: split_options("podman", "run", ("--env",)),
     "no program": lambda bench: need_program("bwrap", {"PATH": "/nonexistent"}),
-    "program not started": lambda bench: run_in_foreground(("/nonexistent/x",), {}, keeps_output=True),
+    "program not started": lambda bench: run_in_foreground(("/nonexistent/x", "y"), {}, keeps_output=True),
     "program not executed": lambda bench: execute(("x", "y"), {}, "/nonexistent/x"),
     "no such command": lambda bench: execute_line(("x", "y"), {"PATH": "/nonexistent:/none"}),
     "no such path": lambda bench: execute_line(("/nonexistent/x",), {"PATH": "/none"}),
@@ -215,3 +217,142 @@ def test_a_command_may_follow_dashes() -> None:
     assert need_command("exec", ("img", "--", "--", "x")) == ("--", "x")
     assert need_command("exec", ("img", "x", "--")) == ("x", "--")
     assert need_command("shell", ("img",)) == need_command("run", ("img", "--")) == ()
+
+
+def asked(gpus: Optional[str] = None, **fields: Any) -> StartRequest:
+    vendors, devices = fields.pop("vendors", ()), fields.pop("cdi_devices", ())
+    query = PlanQuery(Request(gpus=gpus, vendors=vendors, cdi_devices=devices))
+    return StartRequest(machine, query, {}, **fields)
+
+
+@pytest.mark.parametrize(
+    ("request_", "names_gpu", "demands_plan"),
+    [
+        (asked(), False, False),
+        (asked("all"), False, True),
+        (asked(" ALL "), False, True),
+        (asked("none"), False, False),
+        (asked(" None"), False, False),
+        (asked("0"), True, True),
+        (asked(check=True), False, True),
+        (asked(require_gpu=True), False, True),
+        (asked(cdi_devices=("nvidia.com/gpu=0",)), False, True),
+        (asked(elsewhere=True, dry_run=True, allow_writable=True), False, False),
+    ],
+)
+def test_what_is_requested_by_name_or_at_all_costs(request_: StartRequest, names_gpu: bool, demands_plan: bool) -> None:
+    assert (request_.names_gpu, request_.demands_plan) == (names_gpu, demands_plan)
+
+
+def unseen() -> UnseenError:
+    return UnseenError("unreadable-file", "a file cannot be read", where="/x", why="it is busy")
+
+
+def test_the_runtimes_own_flag_stands_in_for_a_host_that_cannot_be_inspected() -> None:
+    said: list[Message] = []
+    report_builtin_flag(asked("all", report=said.append), unseen(), has_gpu_flag=True)
+    text = "/x: it is busy; started without a plan, with the runtime's own GPU flag"
+    assert said == [Notice("warning", "not-looked-at", text)]
+
+
+@pytest.mark.parametrize(
+    ("request_", "has_gpu_flag"),
+    [
+        (asked(), False),
+        (asked("0"), True),
+        (asked(check=True), True),
+        (asked(require_gpu=True), True),
+        (asked(elsewhere=True), True),
+    ],
+)
+def test_the_flag_does_not_stand_in_for_more_than_it_gives(request_: StartRequest, has_gpu_flag: bool) -> None:
+    with pytest.raises(UnseenError):
+        report_builtin_flag(request_, unseen(), has_gpu_flag=has_gpu_flag)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "gpus", "vendors", "flags"),
+    [
+        ("apptainer", "none", ("nvidia",), ()),
+        ("apptainer", " NONE ", (), ()),
+        ("apptainer", None, ("nvidia",), ("--nv",)),
+        ("apptainer", "all", ("amd",), ("--rocm",)),
+        ("apptainer", None, ("amd", "nvidia"), ("--rocm",)),
+        ("apptainer", None, ("intel",), ()),
+        ("bwrap", None, ("nvidia",), ()),
+    ],
+)
+def test_the_runtimes_own_flag_is_that_of_the_first_vendor(
+    runtime: str, gpus: Optional[str], vendors: tuple[Vendor, ...], flags: tuple[str, ...]
+) -> None:
+    assert _builtin_gpu_flags(asked(gpus, vendors=vendors), RUNTIMES[runtime]) == flags
+
+
+def test_a_line_that_starts_as_it_is_says_so() -> None:
+    said: list[Message] = []
+    error, note = unseen(), Notice("note", "image-unknown", "why")
+    start_as_written(asked(report=said.append), error)
+    start_as_written(asked(report=said.append), unseen(), note)
+    assert said == [error, note]
+    assert error.why == "it is busy; the line starts as it is, without a plan"
+    with pytest.raises(UnseenError) as caught:
+        start_as_written(asked("0"), unseen())
+    assert caught.value.why == "it is busy"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "container", "severity"),
+    [
+        ((), "removed", None),
+        ((), "kept", "note"),
+        ((), "created", "warning"),
+        (("--rm",), "kept", None),
+        (("--rm",), "created", "note"),
+        (("--rm=false",), "removed", "note"),
+        (("--detach",), "kept", "warning"),
+        (("--detach",), "removed", None),
+        (("--restart=always",), "removed", "warning"),
+        (("--restart=no",), "removed", None),
+        (("--restart=no", "--detach"), "kept", "warning"),
+    ],
+)
+@pytest.mark.parametrize("runtime", ["podman", "docker"])
+def test_what_an_update_of_the_driver_ends(
+    runtime: str, arguments: tuple[str, ...], container: Any, severity: Optional[str]
+) -> None:
+    assert restart_severity(start(*arguments, program=runtime), container) == severity
+    assert restart_severity(start(program="bwrap"), container) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "file", "text"),
+    [
+        ("--log {}", "log", 'level=error msg="a \\"b\\""\n'),
+        ("--log file:{}", "log", 'level=error msg="a \\"b\\""\n'),
+        ("--log {} --log-format json", "log", '{{"level": "error", "msg": "a \\"b\\""}}\n'),
+        ("--log-format json", "", ""),
+        ("--log journald:{}", "", ""),
+        ("--log syslog:{}", "", ""),
+        ("--log {}/none/log", "", ""),
+    ],
+)
+def test_the_log_of_a_runtime_gets_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, file: str, text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = os.umask(0)
+    try:
+        for _ in range(2):
+            log([*options.format("log").split(), "create", "id"], "error", 'a "b"')
+    finally:
+        os.umask(before)
+    assert os.listdir(tmp_path) == ([file] if file else [])
+    if file:
+        assert (tmp_path / file).read_text() == text.replace("{{", "{").replace("}}", "}") * 2
+        assert (tmp_path / file).stat().st_mode & 0o777 == 0o644
+
+
+def test_the_log_of_a_runtime_is_no_link(tmp_path: Path) -> None:
+    (tmp_path / "log").symlink_to(tmp_path / "elsewhere")
+    log(["--log", str(tmp_path / "log")], "error", "x")
+    assert os.listdir(tmp_path) == ["log"]
