@@ -694,3 +694,24 @@ def test_the_nearest_messages_are_as_many_as_asked_for_and_the_first_is_the_near
     )
     for seen in ("", "CUDA_ER", "x", "CUDA_ERROR_NODEVICE_" + "x" * 45, "123 456"):
         assert nearest_messages([seen]) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        ("GLIBC_2.39 (required by /x/libodd.so.1)", "version `GLIBC_2.39' not found (required by {}libodd.so.1)"),
+        ("(required by /x/odd-1.so.1)", "version `GLIBC_2.34' not found (required by {}odd-1.so.1)"),
+        ("libodd.so.1", "version `GLIBC_2.34' not found (required by {}libodd.so.1)"),
+        ("1 xlibodd-so 2", "version `GLIBC_2.34' not found (required by {}libGLdispatch.so.0)"),
+    ],
+)
+def test_an_example_has_the_version_and_the_library_of_the_line(text: str, filled: str) -> None:
+    row = next(row for row in messages() if row.name == "nv-glibc")
+    found = FoundMessage(1, text, row, matched="0 1")
+    assert example(found) == filled.format("/.singularity.d/libs/")
+
+
+def test_an_example_has_the_library_that_the_line_says_is_missing() -> None:
+    row = next(row for row in messages() if row.name == "nv-glibc")
+    found = FoundMessage(1, "libodd.so.1", row, library="libmissing.so.0", matched="0")
+    assert (example(found) or "").endswith("/libmissing.so.0)")

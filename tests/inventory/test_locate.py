@@ -330,6 +330,27 @@ def test_why_a_library_is_not_taken() -> None:
     ]
 
 
+def test_of_several_major_versions_in_names_the_first_is_the_soname() -> None:
+    spec: Spec = {f"{LIB}/libcuda.so.{number}": Link(f"libcuda.so.{V}") for number in (2, 1, 3)}
+    file = only(located({**spec, CUDA: elf("libcuda.so.9")}, claim("library", "libcuda.so")))
+    assert (file.soname, file.names) == ("libcuda.so.1", tuple(f"libcuda.so{end}" for end in ("", ".1", ".2", ".3")))
+
+
+@pytest.mark.parametrize(
+    ("name", "soname", "expected"),
+    [
+        ("libcuda.so", "libcuda.so.1", "libcuda.so.1"),
+        ("libcuda.so", "libc.so.6", "libcuda.so"),
+        ("libcuda.so", "libcuda.so/x", "libcuda.so"),
+        ("libcuda.so", "libcuda.so.\u00e9", "libcuda.so"),
+        ("libcuda.so", None, "libcuda.so"),
+    ],
+)
+def test_only_a_soname_that_belongs_to_its_file_is_used(name: str, soname: Optional[str], expected: str) -> None:
+    file = only(located({f"{LIB}/{name}": elf(soname)}, claim("library", "libcuda.so")))
+    assert (file.soname, file.names) == (expected, tuple(sorted({"libcuda.so", expected})))
+
+
 @pytest.mark.parametrize("dispatch", ["libGLdispatch.so.0", "libglvnd/libGLdispatch.so.0"])
 def test_a_vendor_neutral_library_is_of_glvnd_where_its_dispatch_is_near(dispatch: str) -> None:
     spec: Spec = {f"{LIB}/libGL.so.1": elf("libGL.so.1"), f"{LIB}/{dispatch}": elf("libGLdispatch.so.0")}

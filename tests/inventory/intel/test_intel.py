@@ -283,6 +283,20 @@ def test_the_user_space_is_planned_with_what_it_needs() -> None:
     assert (icd.target, icd.content) == ("/etc/OpenCL/vendors/intel.icd", "libigdrcl.so\n")
 
 
+def test_what_is_decided_of_devices_and_of_files_is_in_one_plan() -> None:
+    odd: Spec = {"/dev/dri/card0": "a file", f"{LIB}/libze_loader.so.2": Link("gone")}
+    planned = plan(userspace(), ONE, odd, vendors=("intel",))
+    told = {(one.subject, one.verdict, one.rule) for one in planned.decisions}
+    assert {
+        ("/dev/dri/card0", "rejected", "no-device"),
+        ("libze_loader.so.2", "rejected", "dangling"),
+        ("libLLVM.so.19.1", "taken", "closure"),
+        ("/dev/dri/renderD128", "taken", "devices"),
+    } <= told
+    only_nodes = {(one.subject, one.verdict, one.rule) for one in plan(userspace(), ONE, odd).decisions}
+    assert ("/dev/dri/card0", "rejected", "no-device") in only_nodes
+
+
 def test_without_a_vendor_option_only_the_nodes_are_planned_and_no_image_lacks_anything() -> None:
     host = intel_host(userspace(), ONE)
     planned = gpubind.plan(host, Request(), image=image(glibc("2.41")))

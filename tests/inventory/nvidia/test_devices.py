@@ -188,6 +188,50 @@ def test_a_number_that_differs_from_the_kernels_is_a_finding_and_still_planned()
     assert "/dev/nvidia-uvm" in [node.target for node in found.nodes]
 
 
+NUMBERS = {
+    "nvidia0": ("nvidia", "nvidia-frontend", "nvidiactl"),
+    "nvidiactl": ("nvidia", "nvidia-frontend", "nvidiactl"),
+    "nvidia-modeset": ("nvidia-modeset", "nvidia", "nvidia-frontend"),
+    "nvidia-uvm": ("nvidia-uvm",),
+    "nvidia-uvm-tools": ("nvidia-uvm",),
+    "nvidia-caps/nvidia-cap1": ("nvidia-caps",),
+    "nvidia-caps-imex-channels/channel0": ("nvidia-caps-imex-channels",),
+    "nvidia-nvswitchctl": ("nvidia-nvswitch",),
+    "nvidia-nvswitch0": ("nvidia-nvswitch",),
+    "nvidia-nvlink": ("nvidia-nvlink",),
+    "nvidia-fs0": ("nvidia-fs",),
+    "dri/card0": ("drm",),
+}
+CAPABILITIES_OF = {
+    "nvidia-modeset": "graphics",
+    "dri/card0": "graphics",
+    **dict.fromkeys(("nvidia-nvswitchctl", "nvidia-nvswitch0", "nvidia-nvlink"), "utility"),
+    **dict.fromkeys(("nvidia0", "nvidiactl"), None),
+}
+MINORS = {"nvidiactl": 255, "nvidia-modeset": 254, "nvidia-uvm": 0, "nvidia-uvm-tools": 1}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_each_node_has_the_number_of_its_drivers_and_its_capability(name: str) -> None:
+    path, minor = f"/dev/{name}", MINORS.get(name, 7)
+    gpu: Spec = {
+        "/proc/driver/nvidia/gpus/0000:01:00.0/information": "Model: A\nDevice Minor: 0\n",
+        "/sys/bus/pci/devices/0000:01:00.0/drm/card0": Dir(),
+    }
+    for driver in NUMBERS[name]:
+        numbers: Spec = {"/proc/devices": f"Character devices:\n 77 {driver}\n", **gpu}
+        found = devices(numbers, {path: Node("char", 77, minor)})
+        assert (codes(found), [node.capability for node in found.nodes]) == ([], [CAPABILITIES_OF.get(name, "compute")])
+        wrong = devices(numbers, {path: Node("char", 78, minor)})
+        assert [(one.code, one.where) for one in wrong.findings] == [
+            ("device-number", f"{path}, /proc/devices ({NUMBERS[name][0]})")
+        ]
+    of_minor = devices(gpu, {path: Node("char", 77, minor + 1)})
+    assert [one.what.partition("; ")[2] for one in of_minor.findings] == (
+        [f"the right number is {minor}"] if name in MINORS else []
+    )
+
+
 @pytest.mark.parametrize("name", ["nvidia", "nvidia-frontend"])
 def test_both_names_of_the_gpu_driver_count(name: str) -> None:
     numbers: Spec = {"/proc/devices": f"Character devices:\n195 {name}\n235 nvidia-uvm\n"}
