@@ -12,10 +12,11 @@ import gpubind
 from gpubind import plan
 from gpubind.documents.text import render_json
 from gpubind.errors import HostReadError, UsageError
+from gpubind.formats.driver.cdi import CdiName
 from gpubind.host import Host
 from gpubind.host.record import RecordedDirectory, RecordedEntry, RecordedList, parse_record
 from gpubind.host.recorded import RecordedHost
-from gpubind.inventory.cdi.specs import choose_devices, read_registry
+from gpubind.inventory.cdi.specs import choose_devices, read_registry, registry_findings
 from gpubind.model import Driver, Finding, HostPath, PassedOver, Plan, Request, Stat
 from gpubind.model.data import read_data
 from tests.support.driver import V, debian, host, kernel, libraries, rhel, ubuntu
@@ -668,3 +669,26 @@ def test_gpus_that_are_new_are_named() -> None:
 @pytest.mark.parametrize("name", SPECS)
 def test_a_real_spec_is_not_stale_on_its_host(name: str) -> None:
     assert stale(made(real(name))) == {}
+
+
+@pytest.mark.parametrize(
+    ("size", "ignored"),
+    [(1000, {}), (1001, {"/etc/cdi/4.json": "all specs together have more than 4194304 bytes"})],
+)
+def test_all_specs_together_have_a_limit_of_bytes(size: int, ignored: dict[str, str]) -> None:
+    text = spec("0")
+    sizes = (1 << 20, 1 << 20, 1 << 20, (1 << 20) - 1000, size)
+    files = {f"/etc/cdi/{at}.json": text[:1] + " " * (each - len(text)) + text[1:] for at, each in enumerate(sizes)}
+    assert read_registry(host(files)).ignored_files == ignored
+
+
+def test_a_hundred_conflicts_are_told() -> None:
+    def told(count: int, *used: CdiName) -> list[tuple[str, str, str]]:
+        text = spec(*map(str, range(count)))
+        registry = read_registry(host({"/etc/cdi/a.json": text, "/etc/cdi/b.json": text}))
+        return [(one.severity, one.subject, one.where or "") for one in registry_findings(registry, used)]
+
+    assert told(1) == [("warning", f"{GPU}=0", "/etc/cdi/a.json, /etc/cdi/b.json")]
+    assert told(1, CdiName(GPU, "9"))[0][0] == "error"
+    assert told(1, CdiName("a.com/b", "9"))[0][0] == "warning"
+    assert (len(told(100)), len(told(101))) == (100, 100)

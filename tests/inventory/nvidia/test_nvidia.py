@@ -571,6 +571,13 @@ def test_where_nothing_is_found_each_place_and_the_reason_are_told(
     assert (error.why, error.hint) == (why, f"on a login node: a job (`srun --gpus=1`), or --host; {hint}")
 
 
+def test_where_the_module_is_loaded_and_nothing_is_found_no_file_matches() -> None:
+    with pytest.raises(NothingToBindError) as caught:
+        inventory({"/sys/module/nvidia/version": V})
+    assert caught.value.why == "no file matches"
+    assert caught.value.where == "no usable ld.so.cache, /, /dev/nvidia*, /sys/module/nvidia/version"
+
+
 def told(found: Inventory, code: str) -> list[tuple[object, ...]]:
     return [(f.severity, f.subject, f.where, f.what, f.why) for f in found.findings if f.code == code]
 
