@@ -16,6 +16,7 @@ from gpubind.host import Host, ListFile
 from gpubind.host.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.inventory.amd import devices
+from gpubind.inventory.amd.inventory import read_inventory
 from gpubind.model import Plan, Request, RootedPath, Vendor
 from gpubind.model.data import read_data
 from tests.support.amd import (
@@ -112,7 +113,44 @@ def test_what_the_host_lacks_is_named_and_who_needs_it() -> None:
     spec = {path: item for path, item in debian().items() if path != f"{LIB}/libLLVM-17.so.1"}
     made = planned(spec, kernel())
     absent = next(d for d in made.decisions if d.subject == "libLLVM-17.so.1")
-    assert (absent.verdict, absent.named_at) == ("absent", "needed by libamd_comgr.so.2")
+    assert (absent.verdict, absent.named_by, absent.named_at) == ("absent", "closure", "needed by libamd_comgr.so.2")
+    assert absent.detail == "this host has no such library; the image may have one"
+
+
+def test_a_dependency_under_two_names_is_one_file_of_both() -> None:
+    def runtime(name: str, *needed: str) -> Spec:
+        return {f"{LIB}/{name}": elf(name, needed=needed)}
+
+    spec = merged(
+        *(
+            system(),
+            runtime("libhsa-runtime64.so.1", "libx.so.1"),
+            runtime("libamdhip64.so.6", "libx.so.2", "liby.so.1"),
+        ),
+        {f"{LIB}/libx.so.3": elf("libx.so.3"), f"{LIB}/liby.so.1": elf(None)},
+        {f"{LIB}/libx.so.{number}": Link("libx.so.3") for number in (1, 2)},
+    )
+    inventory = read_inventory(amd_host(spec, cached(spec, LIB), kernel()), Request(vendors=AMD))
+    x, y = sorted(
+        (f for f in inventory.files if f.path.startswith((f"{LIB}/libx", f"{LIB}/liby"))), key=lambda f: f.path
+    )
+    assert (x.path, x.names, x.soname, y.names, y.soname) == (
+        *(f"{LIB}/libx.so.3", ("libx.so.1", "libx.so.2"), "libx.so.3"),
+        *(("liby.so.1",), "liby.so.1"),
+    )
+    for file, consumer in ((x, "libhsa-runtime64.so.1"), (y, "libamdhip64.so.6")):
+        assert (file.named_by, file.named_at, file.capability) == ("closure", f"needed by {consumer}", "compute")
+        assert (file.kind, file.vendor, file.group, file.arch) == ("library", "amd", "rocm", "x86_64")
+
+
+def test_a_dependency_of_another_release_is_rejected() -> None:
+    runtime = elf("libhsa-runtime64.so.1", needed=("libodd.so.1",), runpath="/opt/rocm-6.2.4/lib")
+    other = "/opt/rocm-6.2.4/lib/libodd.so.1"
+    both = {"/opt/rocm-6.1.2/lib/libhsa-runtime64.so.1": runtime, other: elf("libodd.so.1")}
+    made = planned(opt("6.1.2", "6.2.4"), both, kernel())
+    (decision,) = [decision for decision in made.decisions if decision.subject == "libodd.so.1"]
+    assert (decision.verdict, decision.rule, decision.path) == ("rejected", "other-rocm", other)
+    assert decision.detail == "of another ROCm than the one that serves"
 
 
 def test_a_runpath_comes_before_the_cache_and_an_rpath_before_both() -> None:

@@ -621,6 +621,80 @@ def stale(of: Plan) -> dict[str, str]:
     return {finding.subject: finding.where or "" for finding in findings(of, "stale-cdi")}
 
 
+SPEC_FILE = "/etc/cdi/a.json"
+GONE = (f"/usr/lib64/libnvidia-gone.so.{V}", "/usr/bin/nvidia-gone")
+ODD_NODES = [
+    {"path": "/dev/nvidia-uvm", "major": 511, "minor": 0},
+    {"path": "/dev/x", "hostPath": "/dev/none"},
+    {"path": "/dev/fifo", "hostPath": "/dev/nvidiactl", "type": "p", "major": 1, "minor": 1},
+    {"path": "/dev/nvidiactl"},
+]
+
+
+@pytest.mark.parametrize(
+    ("devices", "edits", "told"),
+    [
+        ((), {"mounts": GONE}, [(SPEC_FILE, ", ".join(GONE), "mounts 2 files that do not exist on this host")]),
+        ((), {"mounts": GONE[:1]}, [(SPEC_FILE, GONE[0], "mounts a file that does not exist on this host")]),
+        (
+            (),
+            {"mounts": [f"/usr/lib64/libcuda.so.{version}" for version in ("535.54.03", "525.1.1")]},
+            [
+                (
+                    SPEC_FILE,
+                    "/usr/lib64/libcuda.so.535.54.03, /usr/lib64/libcuda.so.525.1.1",
+                    f"is for driver 525.1.1, 535.54.03, the kernel module is {V}",
+                )
+            ],
+        ),
+        (
+            (),
+            {"deviceNodes": ODD_NODES},
+            [
+                (
+                    *("/dev/nvidia-uvm", "/dev/nvidia-uvm"),
+                    "has the device number 511:0 for /dev/nvidia-uvm; it is now 235:0",
+                ),
+                ("/dev/x", "/dev/none", "adds /dev/x, which does not exist on this host"),
+            ],
+        ),
+        (
+            ("0", "1", "2", "GPU-dead", "all"),
+            {},
+            [
+                ("/dev/nvidia2", "/dev/nvidia2", "adds /dev/nvidia2, which does not exist on this host"),
+                ("GPU-dead", "GPU-dead, 2", "has GPUs that do not exist on this host"),
+            ],
+        ),
+        (("0", "all"), {}, [("1", "1", "lacks 1 of this host's GPUs")]),
+        (("GPU-00000000-1111-2222-3333-444444444444", "gpu1"), {}, []),
+        (("all",), {}, []),
+        (("0", "0:1"), {}, []),
+        (("0", "MIG-x"), {}, []),
+    ],
+)
+def test_each_stale_entry_of_a_spec_is_told(
+    devices: tuple[str, ...], edits: dict[str, Any], told: list[tuple[str, str, str]]
+) -> None:
+    gone = mounts(*edits.pop("mounts", ()))
+    old: Spec = {**rhel("535.54.03"), **rhel("525.1.1")}
+    files: Spec = {SPEC_FILE: spec(*devices, mounts=[*driver(rhel()), *gone], **edits)}
+    found = findings(made(host(old, rhel(), kernel(), files)), "stale-cdi")
+    assert [(one.severity, one.subject, one.where, one.what) for one in found] == [
+        ("error", subject, f"{SPEC_FILE}: {entries}", f"the CDI spec {SPEC_FILE} {what}")
+        for subject, entries, what in told
+    ]
+
+
+def test_a_spec_without_gpu_nodes_is_told_with_its_first_devices() -> None:
+    text = spec("0", "all", "2", "3", "4", mounts=driver(rhel()))
+    for name in ("/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia2", "/dev/nvidia3", "/dev/nvidia4"):
+        text = text.replace(name, "/dev/nvidiactl")
+    (finding,) = findings(made(host(rhel(), kernel(), {SPEC_FILE: text})), "stale-cdi")
+    assert (finding.subject, finding.where) == ("0, all, 2, 3", f"{SPEC_FILE}: 0, all, 2, 3, 4")
+    assert finding.what == f"the CDI spec {SPEC_FILE} has no GPU node, but this host has 2 GPUs"
+
+
 def test_files_that_are_gone_are_named_each() -> None:
     gone = [f"/usr/lib64/libnvidia-gone.so.{V}", "/usr/bin/nvidia-gone"]
     of = made(host(rhel(), kernel(), {"/etc/cdi/a.json": spec(mounts=[*driver(rhel()), *mounts(*gone)])}))
