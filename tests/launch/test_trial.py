@@ -13,7 +13,16 @@ import pytest
 
 import gpubind
 from gpubind.errors import UsageError
-from gpubind.launch.trial import SCRIPT_LIMIT, STARTS_LIMIT, WORDS_LIMIT, make_script, parse_answers, split_batches
+from gpubind.launch.trial import (
+    SCRIPT_LIMIT,
+    SHELL,
+    STARTS_LIMIT,
+    WORDS_LIMIT,
+    make_script,
+    parse_answers,
+    split_batches,
+)
+from gpubind.memo.recorder import Recorder
 from gpubind.model.data import BUNDLED_HOSTS
 from gpubind.model.trial import Prediction
 from tests.support.commands import gpubind as run
@@ -188,6 +197,7 @@ def test_the_text_has_what_was_predicted_next_to_what_was_seen(machine: Path) ->
     [
         ("echo warning >&2; echo no namespace >&2; exit 7", "no namespace (exit status 7)"),
         ("exit 0", "it said nothing (exit status 0)"),
+        (f"echo {'y' * 301} >&2; exit 3", f"{'y' * 300} (exit status 3)"),
         ("kill -9 $$", "ch-run was killed by signal 9"),
         ("yes", "ch-run prints more than 1048576 bytes"),
         ("echo; echo 0 0; echo end", "end (exit status 0)"),
@@ -252,12 +262,16 @@ def test_the_library_tries_too(machine: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("PATH", f"{machine}:{os.environ['PATH']}")
     monkeypatch.setenv("USER", "me")
     root = str(machine / "driver")
+    recorder, reasons = Recorder(lambda status: None), list[str]()
+    monkeypatch.setattr(recorder, "refuse", reasons.append)
     with gpubind.open_host(root=root, dev_root=root) as host, gpubind.open_image(machine / "image") as image:
         start = gpubind.open_runtime(host, "ch-run")
         plan = gpubind.plan(host, gpubind.Request(), image=image, start=start)
         words: dict[str, Any] = {"backend": "ch-run", "allow_writable": True}
         assert "prediction-wrong" not in [one.code for one in gpubind.check(host, plan, image, **words)]
-        assert "prediction-wrong" in [one.code for one in gpubind.check(host, plan, image, **words, try_=True)]
+        with recorder:
+            assert "prediction-wrong" in [one.code for one in gpubind.check(host, plan, image, **words, try_=True)]
+        assert "a container was started" in reasons
         other = gpubind.plan(host, gpubind.Request(), image=image, start=gpubind.open_runtime(host, "apptainer"))
         for wrong, code in (((host, other, image), "other-layout"), ((host, plan, None), "try-without-image")):
             with pytest.raises(UsageError) as error:
@@ -271,3 +285,25 @@ def test_the_library_tries_nothing_on_a_record(machine: Path) -> None:
         with pytest.raises(UsageError) as error:
             gpubind.check(host, plan, image, try_=True)
     assert error.value.code == "host-to-start"
+
+
+def test_the_limits_of_a_try() -> None:
+    assert (SCRIPT_LIMIT, WORDS_LIMIT, STARTS_LIMIT, SHELL) == (65536, 2000, 64, "/bin/sh")
+
+
+def test_a_script_is_divided_where_twice_its_words_pass_the_limit() -> None:
+    half = loads("/" + "x" * (SCRIPT_LIMIT // 4 - len("loader --list /")))
+    assert list(split_batches([half, half], has_shell=True)) == [(half, half)]
+    longer = loads(half.words[-1] + "x")
+    assert list(split_batches([half, longer, half], has_shell=True)) == [(half,), (longer,), (half,)]
+
+
+@pytest.mark.parametrize("message", [
+    *("error while loading shared libraries", "version `", "Error loading shared library", "Error relocating"),
+])  # fmt: skip
+def test_each_message_of_a_loader_is_an_answer_without_a_shell(machine: Path, message: str) -> None:
+    os.remove(machine / "image/usr/bin/sh")
+    runtime(machine, f"echo '{message}' >&2; exit 1")
+    document = json.loads(tried(machine, "--json").stdout)
+    assert document["tried"]["failure"] is None
+    assert {(answer["seen"], answer["said"]) for answer in document["tried"]["answers"]} == {(False, message)}

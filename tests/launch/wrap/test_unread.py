@@ -94,6 +94,86 @@ def test_the_files_that_the_line_or_a_variable_names_count_and_no_other(project:
     assert place_of("docker compose --project-directory .. up") == f"{project}/compose.yaml"
 
 
+NAMES = [
+    f"{name}{part}.{ending}"
+    for name in ("compose", "docker-compose", "podman-compose", "container-compose")
+    for part in ("", ".override")
+    for ending in ("yaml", "yml")
+]
+
+
+def test_each_default_file_of_compose_is_read_in_order(project: Path) -> None:
+    assert len(NAMES) == 16
+    for name in reversed(NAMES):
+        (project / name).write_text(GPU)
+        assert place_of("docker compose up") == f"{project}/{name}"
+    (project / "below/compose.yml").write_text(NO_GPU)
+    assert place_of("docker compose up") is None  # the files of the nearest directory only
+
+
+@pytest.mark.parametrize("text", [
+    *("a GPU", "NVIDIA", "amd.com/x", "habana", "/dev/dri", "/dev/dxg", "/dev/kfd"),
+    *("extends:", "- include :", " include:"),
+])  # fmt: skip
+def test_each_word_of_gpus_in_a_compose_file_is_found(project: Path, text: str) -> None:
+    (project / "compose.yaml").write_text(f"a: 1\n{text}\n")
+    assert place_of("docker compose up") == f"{project}/compose.yaml"
+
+
+@pytest.mark.parametrize("text", ["/dev/null", "amdXcom/", "x include:", "extends", "# a"])
+def test_other_words_in_a_compose_file_are_not(project: Path, text: str) -> None:
+    (project / "compose.yaml").write_text(f"a: 1\n{text}\n")
+    assert place_of("docker compose up") is None
+
+
+def test_a_compose_file_may_be_a_mebibyte_long(project: Path) -> None:
+    (project / "compose.yaml").write_text("x" * (1 << 20))
+    assert place_of("docker compose up") is None
+    (project / "compose.yaml").write_text("x" * ((1 << 20) + 1))
+    assert place_of("docker compose up") == f"{project}/compose.yaml"
+
+
+def test_a_warning_says_why_and_what_to_do(project: Path) -> None:
+    (project / "compose.yaml").write_text(GPU)
+    warning = without_plan(["docker", "compose", "up"], {})
+    assert warning is not None
+    assert (warning.code, warning.what, warning.where, warning.why, warning.hint) == (
+        "wrap-without-plan",
+        "`docker compose` starts services without a plan, and their Compose file may ask for GPUs",
+        f"{project}/compose.yaml",
+        "gpubind does not read Compose files",
+        "`gpubind plan --format compose -o gpu.yaml` writes a service that yours can extend; or name a CDI device in "
+        "`devices`, from a spec of `gpubind plan --format cdi`; or `gpubind setup docker`",
+    )
+    warning = without_plan(["time", "/bin/podman", "build", "--device=nvidia.com/gpu=0"], {})
+    assert warning is not None
+    assert (warning.code, warning.what, warning.where, warning.why, warning.hint) == (
+        "wrap-without-plan",
+        "`/bin/podman` gives a build the GPUs of a CDI spec, and gpubind adds no plan to it",
+        "",
+        "",
+        "`gpubind plan --format cdi` writes a CDI spec",
+    )
+
+
+@pytest.mark.parametrize("line", [
+    *(f"{program} {build} --x nvidia.com/gpu=0" for program in ("docker", "podman", "nerdctl") for build in ("build",)),
+    *(f"docker {build} --x amd.com/gpu=0" for build in ("buildx", "builder", "image")),
+])  # fmt: skip
+def test_each_command_that_builds_is_warned_about(line: str) -> None:
+    assert place_of(line) == ""
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["docker pull nvidia.com/gpu", "docker build xnvidia.com/gpu", "docker build amd.com/gpus", "runc list", "docker",
+     "docker build --help nvidia.com/gpu", "apptainer build nvidia.com/gpu x", "docker ps up", "docker -D ps"],
+)  # fmt: skip
+def test_a_line_that_builds_nothing_with_a_gpu_is_not(project: Path, line: str) -> None:
+    (project / "compose.yaml").write_text(GPU)
+    assert without_plan(line.split(), {}) is None
+
+
 def test_a_file_that_is_none_may_say_anything(project: Path) -> None:
     os.mkfifo(project / "below/compose.yaml")
     assert place_of("docker compose up") == f"{project}/below/compose.yaml"
