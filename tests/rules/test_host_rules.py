@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from posixpath import basename
 from typing import Any, Optional
 
 import pytest
@@ -9,10 +10,11 @@ import pytest
 import gpubind
 from gpubind import open_host, plan
 from gpubind.errors import GpubindError
+from gpubind.formats.driver.names import COMPANIONS, Companion
 from gpubind.host import Host
 from gpubind.host.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
-from gpubind.model import Finding, Missing, Request
+from gpubind.model import CAPABILITIES, Finding, Missing, Request
 from gpubind.model.capability import chip_of
 from gpubind.model.data import BUNDLED_HOSTS
 from gpubind.rules.preflight import preflight
@@ -271,6 +273,24 @@ def test_a_damaged_nvml_is_an_error_as_any_damaged_library_is(data: bytes) -> No
     parts = healthy({"/usr/lib64/libnvidia-ml.so.550.54.14": data})
     assert severities("no-nvml", Situation(parts)) == ["error"]
     assert severities("no-nvml", Situation(parts, request={"caps": ("compute",)})) == []
+
+
+@pytest.mark.parametrize("companion", COMPANIONS, ids=lambda companion: f"{companion.library}-{companion.name}")
+def test_a_companion_is_missed_in_the_branches_that_open_it_and_in_no_other(companion: Companion) -> None:
+    until = companion.until or 990
+    missed = {}
+    for branch in (companion.since - 1, companion.since, until, until + 1):
+        lib = f"/usr/lib64/{companion.library.partition('.so')[0]}.so.{branch}.10"
+        own: Spec = {lib: elf(companion.library), f"/usr/lib64/{companion.library}": Link(basename(lib))}
+        driver: Spec = {**rhel(f"{branch}.10"), **own}
+        gone = [path for path in driver if basename(path).startswith(companion.name.partition(".so")[0])]
+        parts = (without(driver, *gone, "/etc/ld.so.cache"), kernel(f"{branch}.10"))
+        findings = found(Situation(parts, request={"caps": CAPABILITIES}))
+        reported = [one for one in findings if one.code == "companion-missing" and companion.library in one.what]
+        missed[branch] = [one.severity for one in reported if one.subject.startswith(companion.name)]
+    due = [companion.severity]
+    after = [] if companion.until else due
+    assert missed == {companion.since - 1: [], companion.since: due, until: due, until + 1: after}
 
 
 def test_the_command_for_a_stale_cache_names_the_root() -> None:

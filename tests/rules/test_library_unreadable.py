@@ -62,9 +62,14 @@ CLOSED: list[Spec] = [
 @pytest.mark.parametrize("spec", CLOSED, ids=["root", "roots-group", "directory"])
 def test_what_root_alone_may_read_is_an_error_for_root(spec: Spec) -> None:
     told = reported(spec, facts={"euid": 0})
-    severity, why = told["libnvidia-ml.so.1"]
-    assert severity == "error"
-    assert "only root may" in why
+    (path, item), *_ = spec.items()
+    verb, mode = ("enter", "0700") if isinstance(item, Dir) else ("read", f"{item.mode:04o}")  # type: ignore[union-attr]
+    assert told["libnvidia-ml.so.1"] == ("error", f"only root may {verb} {path} (mode {mode})")
+    assert len(told) == (1 if path == ML else len(reported({"/usr/lib64": Dir(0o700)}, facts={"euid": 0})))
+
+
+def test_of_files_that_others_may_read_none_is_reported_to_root() -> None:
+    assert reported({}, facts={"euid": 0}) == {}
 
 
 @pytest.mark.parametrize("spec", CLOSED, ids=["root", "roots-group", "directory"])

@@ -14,8 +14,10 @@ from gpubind.image.open import open_image
 from gpubind.model import CudaNote
 from gpubind.rules.policy import check_policy
 from tests.image.cuda_trees import SITE, torch
+from tests.rules.situations import in_full
 from tests.support.commands import gpubind
 from tests.support.elf import elf
+from tests.support.golden import GOLDEN, assert_golden
 from tests.support.gpucode import library
 from tests.support.images import glibc, sandbox
 from tests.support.layers import LAYER, OCI, TAG, Blobs, tar, write
@@ -71,6 +73,7 @@ CASES = [
     pytest.param('driver = "550"', env(NVIDIA_REQUIRE_CUDA="cuda"), UNKNOWN, id="a-malformed-requirement"),
     pytest.param('cuda = "12.3"', env(NVIDIA_REQUIRE_CUDA="cuda>=12.4"), NO, id="a-requirement-and-cuda"),
     pytest.param('driver = "550"', sandbox("export NVIDIA_REQUIRE_CUDA=$(date)"), UNKNOWN, id="a-shell-would-know"),
+    pytest.param('driver = "550"', sandbox("export CUDA_VERSION=$(date)"), UNKNOWN, id="cuda-by-a-shell"),
     pytest.param('rocm = "6.3"', ROCM, YES, id="rocm-of-the-hosts"),
     pytest.param('rocm = "6.2"', ROCM, UNKNOWN, id="a-newer-rocm"),
     pytest.param('rocm = "5"', ROCM, NO, id="a-newer-major-rocm"),
@@ -108,10 +111,14 @@ def findings(tmp_path: Path, policy: str, tree: Spec, program: Optional[str] = N
 
 
 @pytest.mark.parametrize(("policy", "tree", "code"), CASES)
-def test_each_key_is_compared_alone(tmp_path: Path, policy: str, tree: Spec, code: Optional[str]) -> None:
+def test_each_key_is_compared_alone(
+    tmp_path: Path, policy: str, tree: Spec, code: Optional[str], request: pytest.FixtureRequest
+) -> None:
     found = findings(tmp_path, policy, {**glibc(), **tree})
     assert {one.code for one in found} == ({code} if code else set())
     assert all(one.subject and one.subject in policy for one in found if one.code == NO)
+    if found:
+        assert_golden(GOLDEN / "policy.md", in_full(found), part=request.node.callspec.id)
 
 
 def test_drivers_need_glibc(tmp_path: Path) -> None:

@@ -258,8 +258,8 @@ def test_a_library_that_only_a_wheel_has_is_missing_and_the_hint_names_its_direc
 
 def test_the_wheels_of_a_python_in_the_images_path_are_named() -> None:
     cudnn = "/srv/env/lib/python3.11/site-packages/nvidia/cudnn/lib"
-    missing = {SOLVE: File(elf(needed=("libcudnn.so.9",), kind=2), 0o755), f"{cudnn}/libcudnn.so.9": elf("x")}
-    spec = {**missing, **sandbox("export PATH=/srv/env/bin:$PATH")}
+    missing: Spec = {SOLVE: File(elf(needed=("libcudnn.so.9",), kind=2), 0o755), f"{cudnn}/libcudnn.so.9": elf("x")}
+    spec: Spec = {**missing, **sandbox("export PATH=/srv/env/bin:$PATH")}
     findings = found(Situation(HOST, image(glibc(), spec), program=SOLVE))
     hints = [finding.hint or "" for finding in findings if finding.code == "program-library-missing"]
     assert [hint.split(" of the image")[0] for hint in hints] == [f"add {cudnn}"]

@@ -16,7 +16,8 @@ from gpubind.rules.table import MODULES, RULES
 from tests.rules import cases_image
 from tests.rules.followed import CASES
 from tests.rules.followed import MODULES as CASE_MODULES
-from tests.rules.situations import Situation, found, in_full, without
+from tests.rules.situations import Situation, found, in_full, started, without
+from tests.rules.variants import VARIANTS
 from tests.support.driver import kernel, rhel
 from tests.support.elf import elf, stub
 from tests.support.golden import GOLDEN, assert_golden, assert_listed, assert_none
@@ -78,6 +79,19 @@ def test_a_rule_fires_where_it_is_so_and_not_where_it_is_almost_so(code: str) ->
     told = [finding.what for finding in found(CASES[code].almost) if finding.code == code]
     assert_none(told, f"the case `{code}` of tests/rules/cases_*.py: `almost` must not give the finding: {{}}")
     assert_golden(GOLDEN / "findings.md", in_full(findings), part=code)
+
+
+@pytest.mark.parametrize("name", sorted(VARIANTS))
+def test_another_case_of_a_finding_has_its_own_texts(name: str) -> None:
+    findings = [finding for finding in found(VARIANTS[name]) if finding.code == name.partition(":")[0]]
+    assert findings, f"tests/rules/variants.py: `{name}` does not give the finding"
+    assert_golden(GOLDEN / "findings.md", in_full(findings), part=name)
+
+
+def test_the_facts_of_a_job_cannot_be_changed_after_it_was_made() -> None:
+    job = started(Situation((rhel(), kernel())))
+    with pytest.raises(AttributeError, match=r"^a Preflight is frozen, and backend cannot be set$"):
+        job.backend = "docker"
 
 
 def test_a_healthy_host_has_no_error() -> None:
