@@ -17,8 +17,9 @@ from gpubind.formats.archive.bundle import Bundle, parse_bundle
 from gpubind.image.facts import Image
 from gpubind.image.open import open_image
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
+from gpubind.planner.placement import cdi_layout
 from gpubind.runtimes import RUNTIMES
-from gpubind.runtimes.bundles import CRUN, GPUBIND_DIRECTORY, NODE_OPTIONS
+from gpubind.runtimes.bundles import CRUN, GPUBIND_DIRECTORY, NODE_OPTIONS, EngineRuntime
 from gpubind.runtimes.cmdline.programs import Action
 from gpubind.runtimes.edits import RuntimeArguments
 from gpubind.runtimes.runtime import STAGED_DIRECTORY, Command, Stage, Start, StartCall
@@ -412,3 +413,32 @@ def test_each_runtime_is_given_what_it_starts(tmp_path: Path) -> None:
     assert "no-such-command" in done.stderr
     done = gpubind(*words[:-2], "--gpus", "none", "--backend", "auto", str(tmp_path / "bundle"), "/usr", **env)
     assert (done.returncode, "not-executable" in done.stderr) == (126, True)
+
+
+def test_a_container_of_an_engine_has_the_layout_of_a_cdi_spec() -> None:
+    runtime = EngineRuntime("runc", ("/opt/lib",))
+    for architecture, name in ((None, "x86_64"), ("aarch64", "aarch64")):
+        layout = cdi_layout(name, ("/opt/lib",))._replace(adds_variables=True)
+        assert runtime.layout(start_by("runc", architecture=architecture)) == layout
+
+
+@pytest.mark.parametrize(
+    ("env", "gets_managers"),
+    [((), False), (("NVIDIA_MIG_CONFIG_DEVICES=",), False), (("NVIDIA_MIG_CONFIG_DEVICES=all",), True),
+     (("NVIDIA_MIG_MONITOR_DEVICES=all",), True)],
+)  # fmt: skip
+def test_a_container_of_an_engine_manages_mig_only_on_request(env: tuple[str, ...], gets_managers: bool) -> None:
+    made = planned()
+    managers = tuple(
+        made.devices[0]._replace(target=ContainerPath(path), source=HostPath(path))
+        for path in ("/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-caps/nvidia-cap2", "/dev/nvidia-caps/nvidia-cap3")
+    )
+    choices = tuple(EnvVar(rule, "set", "1", None, rule) for rule in ("gpus", "handed-on", "cdi"))
+    made = made._replace(devices=managers, env=choices)
+    begun = start(bundle(**with_env(*env)), tree=image(glibc()).tree, is_root=False)
+    found = EngineRuntime("runc", ()).arguments(made, begun)
+    assert found is not None
+    document = json.loads(found.document)
+    nodes = [place for place in mounts(document) if place.startswith("/dev/nvidia-caps/")]
+    assert nodes == [node.target for node in (managers if gets_managers else managers[2:])]
+    assert dict(found.env) == {"cdi": "1"}

@@ -9,7 +9,9 @@ import pytest
 from gpubind import plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.image.facts import Image
+from gpubind.image.reference import native_reference
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
+from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.charliecloud import CH_RUN
 from gpubind.runtimes.edits import RuntimeArguments
 from gpubind.runtimes.runtime import Stage, Start, StartCall
@@ -201,3 +203,48 @@ def test_a_user_is_named_for_ch_run_does_not_start_without() -> None:
 def test_versions_are_read() -> None:
     assert CH_RUN.identify("0.38\n")[1] == (0, 38)
     assert CH_RUN.identify("")[1] is None
+
+
+def test_files_of_two_vendors_without_a_place_are_a_finding_of_the_first() -> None:
+    made = planned(None)
+    first = made.mounts[0]._replace(source=HostPath("/run/x"), target=ContainerPath("/tmp/nvidia"), vendor="nvidia")
+    outside = (first, first._replace(target=ContainerPath("/tmp/amd"), vendor="amd"))
+    found = CH_RUN.arguments(made._replace(mounts=outside), started())
+    lost = next(finding for finding in found.findings if finding.code == "no-mount-point")
+    assert (lost.vendor, lost.where, lost.severity) == ("nvidia", "/tmp/amd, /tmp/nvidia", "warning")
+    assert lost.why == "ch-run binds the host's own directory there"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "directory"),
+    [
+        (("--storage=/s",), {"CH_IMAGE_STORAGE": "/c", "USER": "u"}, "/s"),
+        ((), {"CH_IMAGE_STORAGE": "/c", "USER": "u"}, "/c"),
+        ((), {"USER": "u", "LOGNAME": "l", "HOME": "/home/h"}, "/var/tmp/u.ch"),
+        ((), {"LOGNAME": "l", "HOME": "/home/h"}, "/var/tmp/l.ch"),
+        ((), {"HOME": "/home/h"}, "/var/tmp/h.ch"),
+        ((), {}, "/var/tmp/user.ch"),
+    ],
+)
+def test_an_image_by_name_is_in_the_users_storage(
+    arguments: tuple[str, ...], environ: dict[str, str], directory: str
+) -> None:
+    options = CH_RUN.user_option_values(arguments, environ)
+    reference = native_reference("a/b:1", RUNTIMES["docker"])
+    assert CH_RUN.stored_image(reference, options, environ, {}) == f"{directory}/img/a%b+1"
+
+
+@pytest.mark.parametrize("skeleton", ["/srv", "/srv/x", "/srvx"])
+def test_only_what_is_below_srv_is_hidden_by_the_overlay(skeleton: str) -> None:
+    if skeleton == "/srvx":
+        assert make(skeleton=HostPath(skeleton)).binds[0].source == "/srvx/.gpubind"
+        return
+    with pytest.raises(RuntimeLimitError) as caught:
+        make(skeleton=HostPath(skeleton))
+    error = caught.value
+    assert (error.what, error.where, error.why, error.hint) == (
+        "ch-run would not find what lies below /srv",
+        f"{skeleton}/.gpubind",
+        "-W puts a tmpfs onto the host's /srv, and without -W there is no place for the driver",
+        "put it elsewhere; for an image, an empty directory /.gpubind in it does, too",
+    )

@@ -16,17 +16,18 @@ from gpubind.image.facts import Image, read_image
 from gpubind.loader.namespace import UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
 from gpubind.planner.placement import GPUBIND_LAYOUT, cdi_layout
-from gpubind.runtimes import RUNTIMES
+from gpubind.runtimes import RUNTIMES, WRAPPED
 from gpubind.runtimes.cmdline.programs import Action
 from gpubind.runtimes.cmdline.reader import ParseFailure
 from gpubind.runtimes.cmdline.values import parse_list
 from gpubind.runtimes.edits import Bind, RuntimeArguments
 from gpubind.runtimes.engines.engines import DOCKER, INIT_PROGRAMS, NERDCTL, PODMAN, mount_value
-from gpubind.runtimes.engines.options import read_env_file, user_mounts
+from gpubind.runtimes.engines.options import parse_env_option, read_env_file, user_mounts
 from gpubind.runtimes.engines.remote import remote_docker
 from gpubind.runtimes.runtime import Command, Stage, Start, StartCall
 from tests.support import starts
 from tests.support.driver import host, kernel, rhel
+from tests.support.golden import GOLDEN, assert_golden
 from tests.support.images import glibc, image, sandbox
 from tests.support.starts import words
 from tests.support.trees import File, Spec, recorded_tree
@@ -497,3 +498,51 @@ def test_what_the_user_says_of_search_paths_is_known() -> None:
         ("LD_LIBRARY_PATH", "prepend", "/u"), ("LD_PRELOAD", "set", "/l.so"), ("PATH", "set", "/p:/.gpubind/bin"),
     ]  # fmt: skip
     assert found.working_directory == "/work"
+
+
+PULLS = """
+    | --pull=always -q | --pull=never | --pull=newer | --pull=x | --pull=missing --platform=linux/arm64
+    | --pull=ifmissing --override-arch=arm64 | --pull=ifnewer --tls-verify=false | --pull=ifnotpresent
+"""
+
+
+@pytest.mark.parametrize("program", ["docker", "podman", "nerdctl"])
+def test_each_policy_of_pulling_is_the_programs(program: str) -> None:
+    text = ""
+    for line, name in (*((line, "a/b:1") for line in PULLS.split("|")), ("--pull=always", "-x")):
+        options = WRAPPED[program].user_option_values(tuple(line.split()), {})
+        made = WRAPPED[program].pull(options, {"host": "unix:///s"}, name)
+        text += f"$ {program} run {line.strip()} {name}\n"
+        text += "".join(f"  {field}: {value}\n" for field, value in made._asdict().items())
+    assert_golden(GOLDEN / "runtimes" / f"{program}-pull.txt", text)
+
+
+def test_a_variable_by_the_beginning_of_its_name_is_each_of_the_callers() -> None:
+    environ = {"AB": "1", "AC": "2", "B": "3"}
+    assert parse_env_option("A*", environ) == {"AB": "1", "AC": "2"}
+    assert parse_env_option("A*=1", environ) == {"A*": "1"}
+    assert parse_env_option("B", environ) == {"B": "3"}
+    assert parse_env_option("*", environ) == environ
+
+
+@pytest.mark.parametrize("directory", ["/.docker/desktop/", "/.rd/", "/.colima/", "/.lima/"])
+def test_each_directory_of_a_virtual_machines_socket_is_remote(directory: str) -> None:
+    socket = f"unix:///home/me{directory}docker.sock"
+    assert remote_docker({"DOCKER_HOST": socket}, NO_FILES.get, {}) == f"DOCKER_HOST={socket}"
+    assert remote_docker({"DOCKER_HOST": "tcp://x"}, NO_FILES.get, {}) == "DOCKER_HOST=tcp://x"
+
+
+@BOTH
+def test_a_value_that_is_not_known_is_refused_with_what_to_do(program: str) -> None:
+    texts = []
+    for begun_, opened in ((begun(program, has_unread_env_files=True), PLAIN), (begun(program), None)):
+        with pytest.raises(RuntimeLimitError) as caught:
+            words(planned()._replace(image=opened.facts if opened else None), begun_, stage=Stage(STAGED))
+        error = caught.value
+        assert (error.code, error.where) == ("image-needed", "PATH")
+        assert error.what == "the value of PATH in the container is not known, and what an option says takes its place"
+        texts.append((error.why, error.hint))
+    assert texts == [
+        ("a file of --env-file cannot be looked at", ""),
+        ("the image is not known", "name the image: `--image podman:NAME`, `--image docker:NAME`"),
+    ]

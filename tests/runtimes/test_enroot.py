@@ -347,3 +347,105 @@ def test_what_a_container_has_besides_the_plan() -> None:
     assert binds == {"/dev", "/proc", "/sys"}
     conf = start("--conf", "a.sh", "-e", "PATH=/p")
     assert ENROOT.base_mounts(planned(), conf).unknown_options == ("--conf=a.sh",)
+
+
+SWITCHES = "atime auto dev diratime exec group iversion lazytime mand owner relatime strictatime suid user users"
+OPTION_WORDS = (*SWITCHES.split(), *(f"no{word}" for word in SWITCHES.split()))
+OTHER_OPTION_WORDS = """
+    nofail async sync dirsync defaults loud silent remount ro rw x-create=auto x-create=dir x-create=file x-detach
+    x-move private shared slave unbindable rprivate rshared rslave runbindable
+"""
+
+
+@pytest.mark.parametrize("word", (*OPTION_WORDS, *OTHER_OPTION_WORDS.split()))
+def test_a_field_that_is_an_option_is_not_the_target(word: str) -> None:
+    assert list(enroot_files.user_binds([f"/a:{word}"], "/work")) == []
+    assert list(enroot_files.user_binds([f"/a:none:{word}"], "/work")) == []
+
+
+@pytest.mark.parametrize(
+    "word", ["nobind", "x-create", "x-create=no", "rro", "dirasync", "nodefaults", "no", "r", "xdev"]
+)
+def test_a_field_that_is_no_option_is_the_target(word: str) -> None:
+    assert [bind.target for bind in enroot_files.user_binds([f"/a:{word}"], "/work")] == [f"/{word}"]
+
+
+@pytest.mark.parametrize(
+    ("value", "is_on"),
+    [
+        *((value, False) for value in ("", "n", "no", "N", "NO", "No", "f", "F", "false", "False", "FALSE")),
+        *((value, True) for value in ("nO", "y", "0", "off", "fALSE", "nof", "falsey")),
+    ],
+)
+def test_a_setting_is_off_by_enroots_words(value: str, is_on: bool) -> None:
+    assert enroot_files.setting("ENROOT_X", {"ENROOT_X": value}, {}) == (value if is_on else "")
+    assert enroot_files.setting("NVIDIA_X", {"NVIDIA_X": value}, {}) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("ENROOT_A x", "x"),
+        ("  ENROOT_A\t=  x y ", "x y"),
+        ("ENROOT_A", ""),
+        ("ENROOT_A \"'x'\"", "x"),
+        ("ENROOT_A $B/${C}/$(id -un)/$(id -u)", "/b/c/me/7"),
+        ("ENROOT_A $(id -g)", ""),
+        ("ENROOT_A `x`", ""),
+        ("ENROOT_A x$", ""),
+        ("ENROOT_B b2\nENROOT_A $ENROOT_B", "b2"),
+        ("ENROOT_A\nENROOT_A x\nENROOT_A y", "x"),
+        ("enroot_a x", ""),
+        ("ENROOT_a x", ""),
+    ],
+)
+def test_a_file_of_settings_is_read_as_enroot_does(text: str, value: str) -> None:
+    environ = {"B": "/b", "C": "c", "USER": "me", "UID": "7"}
+    for path in (CONF, f"{CONF}.d/a.conf"):
+        assert enroot_files.setting("ENROOT_A", environ, {path: text}) == value
+    for path in ("/etc/enroot/environ.d/a.env", f"{CONF}.d/a.txt", "/a.conf"):
+        assert enroot_files.setting("ENROOT_A", environ, {path: text}) == ""
+
+
+def test_the_files_of_the_site_precede_those_of_the_user() -> None:
+    kinds = ("environ.d/*.env", "mounts.d/*.fstab")
+    for environ, site, own in (
+        ({"HOME": "/h"}, "/etc/enroot", "/h/.config/enroot"),
+        ({"HOME": "/h", "XDG_CONFIG_HOME": "/x"}, "/etc/enroot", "/x/enroot"),
+        ({"ENROOT_SYSCONF_PATH": "/s", "ENROOT_CONFIG_PATH": "/c"}, "/s", "/c"),
+        ({}, "/etc/enroot", "/.config/enroot"),
+    ):
+        expected = (CONF, f"{CONF}.d/*.conf", *(f"{place}/{kind}" for kind in kinds for place in (site, own)))
+        assert enroot_files.patterns(environ) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "variables"),
+    [
+        ("A=1", {"A": "1"}),
+        (" A='1'", {"A": "1"}),
+        ("A=\"1' ", {"A": "1"}),
+        ("A='1", {"A": "'1"}),
+        ("A=${B}${C}$B", {"A": "b$B"}),
+        ("1A=x", {}),
+        ("A", {}),
+        ("A =x", {}),
+        ("ENROOT_A=1", {}),
+        ("\u00c4=1", {}),
+    ],
+)
+def test_a_line_of_variables_is_read_as_enroot_does(line: str, variables: dict[str, str]) -> None:
+    for images, texts in (("", {"/a.env": line}), (line, {}), (line, {"/a.txt": "Z=1", "/b.env": line})):
+        assert enroot_files.container_variables({"B": "b"}, texts, images, {}) == variables
+
+
+def test_a_later_variable_replaces_an_earlier_one() -> None:
+    texts = {"/a.env": "A=site\nB=site", "/b.env": "B=own\nC=own"}
+    made = enroot_files.container_variables({}, texts, "A=image\nD=image", {"C": "user", "ENROOT_C": "1"})
+    assert made == {"A": "site", "D": "image", "B": "own", "C": "user"}
+
+
+def test_a_path_is_written_and_read_with_octal_escapes() -> None:
+    assert enroot_files.mount_value("/a\n", "/b\\ :", "ro") == "/a\\012:/b\\134\\040\\072:none:ro"
+    binds = enroot_files.user_binds(["/a\\012b\\1c\\777\\\\d:/e"], "/")
+    assert [bind.source for bind in binds] == ["/a\nb\x01c\xff\\d"]

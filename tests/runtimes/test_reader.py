@@ -6,11 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubind.runtimes.cmdline import programs
+from gpubind.runtimes.cmdline import programs, reader
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import PFLAG, ParsedCommandLine, ParseFailure, parse_option_table, parse_options
-from gpubind.runtimes.cmdline.values import format_map, parse_bool, parse_list, parse_map
-from tests.support.golden import assert_listed
+from gpubind.runtimes.cmdline.values import (
+    format_map,
+    parse_assignment,
+    parse_bool,
+    parse_list,
+    parse_map,
+    parse_mount,
+)
+from tests.support.golden import GOLDEN, assert_golden, assert_listed
 
 KNOWN = parse_option_table("clean/e contain/c bind/B= pwd= no-mount= env=")
 
@@ -133,3 +140,97 @@ def test_every_program_and_subcommand_has_a_table() -> None:
     starts = (start for program in PROGRAMS.values() for start in program.subcommands.values())
     named = {*(start.options for start in starts), *(program.options for program in PROGRAMS.values())}
     assert_listed(programs._texts(), sorted(named - {""}), add="gpubind/model/data/options.txt: add the table `{}`")
+
+
+ROWS = parse_option_table("flag/fF value/v= alias|other= pair/p=2 maybe/m? amb-one amb-two= /x /y= adjustment=")
+LINES = """
+    -f | -fF x | -v x | -vx | -v=x | -v= | -fvx | -fv x | -vf | -v | -fv | -fu | -u | -x -y z | -yz | -y | --flag |
+    --flag=true | --flag=false | --flag=0 | --flag=x | --flag= | -f=false | -f=x | -f= | --fla | --value x | --value=x
+    | --value=a=b | --value= | --value | --value -f | -v -f | --val x | --value -- | -- -v | --alias x | --other=x |
+    --pair a b | --pair a | -p a b | -pa b | --pair=a b | --pair a=b c | --pair | --maybe x | --maybe=x | -m x | -mx |
+    -m=x | --amb | --amb=x | --amb-one | --unknown=x | --=x | -- | - -f | a -f | -f a -f -- -v | -f -- a | a -- -f |
+    -5 | -+5 | --5 | -5a | ---flag | ---value=x | -flag | -value x | -value=x | -pair a b | -maybe=x | -maybe x |
+    -flag=true | -alias=x -x
+"""
+"""Command lines that the libraries of programs read differently."""
+PARSERS = {name: parser for name, parser in vars(reader).items() if isinstance(parser, reader.OptionParser)}
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_each_parser_reads_each_line_as_recorded(name: str) -> None:
+    text = ""
+    for words in map(str.strip, LINES.split("|")):
+        line = parse_options(PARSERS[name], ROWS, words.split())
+        skipping = parse_options(PARSERS[name], ROWS, words.split(), skip=lambda failure: failure.position + 1)
+        text += f"$ {words}\n" + "".join(f"  {option}\n" for option in line.options)
+        text += f"  operands {line.operand_indexes} insert at {line.insert_index} {line.error or ''}".rstrip() + "\n"
+        if skipping != line:
+            text += f"  skipping: {skipping.operand_indexes} {skipping.insert_index} {skipping.skipped_errors}\n"
+    assert_golden(GOLDEN / "parsers" / f"{name}.txt", text)
+
+
+def test_what_each_program_reads_is_recorded() -> None:
+    text = ""
+    for name, program in PROGRAMS.items():
+        parser = next(each for each, value in PARSERS.items() if value == program.reader)
+        text += f"# {name}: {parser}, family `{program.family}`, root {program.default_root}, {program.option_files}\n"
+        text += f"starts {program.start_subcommands}, by flag {program.requests_gpus_by_flag}\n"
+        text += f"  its own: {' '.join(program.option_table.names)}\n"
+        for words, start in program.subcommands.items():
+            text += f"  {' '.join(words)}: {start}\n"
+    text += "".join(f"{name}: {hint}\n" for name, hint in programs.UNSUPPORTED_PROGRAMS.items())
+    assert_golden(GOLDEN / "programs.txt", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("A=1", {"A": "1"}), ("A=", {"A": ""}), ("A=b=c", {"A": "b=c"}), ("B", {"B": "2"}), ("C", {}), ("", {})],
+)
+def test_an_assignment_without_a_value_is_the_callers(text: str, expected: dict[str, str]) -> None:
+    assert parse_assignment(text, {"A": "0", "B": "2"}) == expected
+
+
+def test_a_mount_has_one_name_for_its_source_and_one_for_its_target() -> None:
+    for source in ("source", "src", "SRC"):
+        for target in ("destination", "dst", "target", "Target"):
+            fields = parse_mount(f'type=bind,{source}=/a,"{target}=/b,c",ro')
+            assert (fields["source"], fields["target"], fields["type"], fields["ro"]) == ("/a", "/b,c", "bind", "")
+    assert parse_mount("type=tmpfs") == {"type": "tmpfs", "source": "", "target": ""}
+    assert parse_mount("") == {"source": "", "target": ""}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *((text, True) for text in ("1", "t", "T", "TRUE", "true", "True")),
+        *((text, False) for text in ("0", "f", "F", "FALSE", "false", "False")),
+        *((text, None) for text in ("", "yes", "no", "tRUE", "2")),
+    ],
+)
+def test_a_switch_has_gos_values(text: str, value: object) -> None:
+    assert parse_bool(text) is value
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("A", "1", "A=1"),
+        ("A", "a,b", "A=a,b"),
+        ("A", '1"', '"A=1""","A=1"""'),
+        ("A", "b=c", '"A=b=c"'),
+        ("A", 'b="c', '"A=b=""c"'),
+        ("A", "a\r\nb", "A=a\r\nb"),
+        ("A", "=\r\nb", None),
+    ],
+)
+def test_a_map_of_one_pair_is_written_so_that_it_is_read_again(name: str, value: str, text: str | None) -> None:
+    assert format_map(name, value) == text
+
+
+def test_the_place_of_an_argument_is_counted_from_the_program() -> None:
+    assert reader.argument_location(0) == "argument 1"
+
+
+def test_a_table_that_cannot_be_read_is_a_fault_of_gpubinds() -> None:
+    with pytest.raises(ValueError, match=r"^a==$"):
+        parse_option_table("a==")

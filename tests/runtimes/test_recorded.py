@@ -20,10 +20,10 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.formats.archive.bundle import parse_bundle
 from gpubind.model import ContainerPath, DeviceNode, EnvVar, Finding, HostPath, Plan, Request
 from gpubind.planner.placement import Layout
-from gpubind.runtimes import WRAPPED
+from gpubind.runtimes import ARGUMENT_FORMATS, PLAN_FORMATS, WRAPPED
 from gpubind.runtimes.cmdline.programs import Action
 from gpubind.runtimes.edits import RuntimeArguments
-from gpubind.runtimes.runtime import Runtime, Stage, Start, StartCall
+from gpubind.runtimes.runtime import PreparedStart, Runtime, Stage, Start, StartCall
 from tests.support.driver import host, kernel, rhel
 from tests.support.elf import elf
 from tests.support.golden import GOLDEN, assert_golden
@@ -322,11 +322,14 @@ ALIKE = ("runc", "nerdctl")
 """Runtimes of which only the first start is recorded, since their class is that of another one."""
 
 
+HOST = host(rhel(), kernel(), {"/usr/bin/nvidia-smi": elf(kind=2)})
+
+
 @cache
 def planned(layout: Layout, files: Optional[tuple[tuple[str, Item], ...]]) -> Plan:
     """The plan for an image with these *files*; without one if that is None."""
     opened = image(glibc(), dict(files)) if files is not None else None
-    return plan(host(rhel(), kernel(), {"/usr/bin/nvidia-smi": elf(kind=2)}), Request(), image=opened, layout=layout)
+    return plan(HOST, Request(), image=opened, layout=layout)
 
 
 def small_plan(runtime: Runtime, begun: Start, case: Case) -> Plan:
@@ -382,6 +385,7 @@ def lines_of(name: str, case: Case) -> list[str]:
             lines += argument_lines(arguments) if arguments is not None else []
     if arguments is not None:
         lines += started_lines(runtime, begun, arguments)
+        lines += format_lines(PreparedStart(arguments, begun, HOST, made)) if runtime.name != "nerdctl" else []
     mounts = runtime.base_mounts(made, begun)
     if mounts is not None:
         lines += [f"own mount: {bind.source} at {bind.target}" for bind in mounts.binds]
@@ -430,6 +434,23 @@ def started_lines(runtime: Runtime, begun: Start, arguments: RuntimeArguments) -
             yield f"  {line.file.name}: {json.loads(line.file.content)['process']}"
 
 
+def format_lines(prepared: PreparedStart) -> Iterator[str]:
+    """The plan in each format of the runtime but in documents, quoted and not."""
+    runtime = prepared.start.runtime
+    for form in (runtime.name, f"{runtime.name}-env"):
+        if form in PLAN_FORMATS:
+            yield f"{form} depends on {[*runtime.render_environ(form, ENVIRON)]}"
+            for found in runtime.format_findings(form, prepared):
+                yield from finding_lines(found)
+            for is_quoted in (True, False) if form in ARGUMENT_FORMATS else (True,):
+                try:
+                    text = runtime.render(form, prepared, quoted=is_quoted)
+                except RuntimeLimitError as error:
+                    yield from error_lines(error)
+                    continue
+                yield from (f"{form}: {line}" for line in text.split("\n"))
+
+
 def attributes_of(runtime: Runtime) -> Iterator[str]:
     fields = {**{name: value for each in reversed(type(runtime).__mro__) for name, value in vars(each).items()}}
     for name, value in sorted({**fields, **vars(runtime)}.items()):
@@ -442,7 +463,7 @@ def attributes_of(runtime: Runtime) -> Iterator[str]:
 
 def changes(first: list[str], lines: list[str]) -> list[str]:
     """What *lines* have otherwise than those of the *first* start; only the error where the start is refused."""
-    if not any(line.startswith(("argument: ", "document: ")) for line in lines):
+    if not any(line.startswith("document: ") for line in lines):
         return [line for line in lines if line.startswith("error ")] or ["no arguments"]
     differences = [*difflib.unified_diff(first, lines, n=0, lineterm="")][2:]
     return [line for line in differences if not line.startswith("@@")]

@@ -8,13 +8,49 @@ from pathlib import Path
 import pytest
 
 import gpubind
-from gpubind.image.reference import FILE_FORMS
+from gpubind.errors import RuntimeLimitError, UsageError
+from gpubind.image.reference import FILE_FORMS, native_reference
 from gpubind.launch.caller import read_start_facts
-from gpubind.runtimes import ARGUMENT_FORMATS, PLAN_FORMATS, RUNTIMES, WRAPPED, runtime_of_format
-from gpubind.runtimes.cmdline.programs import ALL_ACTIONS, PROGRAMS, UNSUPPORTED_PROGRAMS
-from gpubind.runtimes.cmdline.reader import UserOptionValues
+from gpubind.runtimes import (
+    ARGUMENT_FORMATS,
+    DOCUMENT_FORMATS,
+    ENV_RUNTIMES,
+    PLAN_FORMATS,
+    RUNTIMES,
+    WRAPPED,
+    format_fits_runtime,
+    get_runtime,
+    runtime_of_format,
+)
+from gpubind.runtimes.apptainer.binds import BindSpec
+from gpubind.runtimes.apptainer.exports import VariableChange
+from gpubind.runtimes.bubblewrap.options import UserBwrapOptions
+from gpubind.runtimes.cmdline.programs import (
+    ALL_ACTIONS,
+    PROGRAMS,
+    UNSUPPORTED_PROGRAMS,
+    RuntimeProgram,
+    StartSubcommand,
+)
+from gpubind.runtimes.cmdline.reader import PFLAG, ParsedCommandLine, UserOptionValues
 from gpubind.runtimes.edits import RuntimeArguments
-from gpubind.runtimes.runtime import NO_STAGE, PreparedStart
+from gpubind.runtimes.environment import BaseEnvironment
+from gpubind.runtimes.runtime import (
+    NO_STAGE,
+    CallerFacts,
+    Command,
+    PreparedStart,
+    PullCommand,
+    Runtime,
+    RuntimeFacts,
+    RuntimeLimits,
+    Start,
+    StartCall,
+    UserOptions,
+    format_arguments,
+    format_multiline,
+    parse_version,
+)
 from tests.documents.printed import HOST, PLAN
 from tests.support.golden import assert_listed, assert_none
 from tests.support.sources import nodes
@@ -117,3 +153,136 @@ def names_in_code(module: Path) -> set[str]:
 def test_only_its_own_module_branches_on_a_runtimes_name(module: Path) -> None:
     ask = f"gpubind/{module.relative_to(PACKAGE)} knows `{{}}`: ask a method of `Runtime` that gpubind/runtimes has"
     assert_none(sorted(names_in_code(module)), ask)
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_a_format_fits_the_runtimes_that_read_its_arguments(name: str) -> None:
+    kinds = {"singularity": "apptainer", "docker": "podman", "runc": "crun"}
+    kind = kinds.get(name, name)
+    formats = {
+        "apptainer": {"apptainer", "apptainer-env", "singularity", "singularity-env"},
+        "podman": {"docker", "podman"},
+        "crun": {"oci"},
+        "bwrap": set(),
+    }
+    fitting = {each for each in PLAN_FORMATS if format_fits_runtime(name, each)}
+    assert fitting == formats.get(kind, {name})
+
+
+def test_each_format_is_of_the_first_runtime_that_has_it() -> None:
+    assert {each: runtime_of_format(each).name for each in PLAN_FORMATS} == {
+        **{name: name for name in ARGUMENT_FORMATS},
+        "apptainer-env": "apptainer",
+        "singularity-env": "singularity",
+        "oci": "crun",
+    }
+    assert (ENV_RUNTIMES, DOCUMENT_FORMATS) == (("apptainer", "singularity"), ("oci",))
+    assert tuple(name for name in RUNTIMES if name not in ("bwrap", "crun", "runc")) == ARGUMENT_FORMATS
+    assert tuple(PLAN_FORMATS) == (*ARGUMENT_FORMATS, "apptainer-env", "singularity-env", "oci")
+    assert (len(RUNTIMES), [*WRAPPED]) == (12, [*RUNTIMES, "nerdctl"])
+
+
+@pytest.mark.parametrize(
+    ("name", "others", "hint"),
+    [
+        ("pyxis", (), "docs/paste.md says what to paste for pyxis"),
+        ("podmn", (), "did you mean `podman`?"),
+        ("aut", ("auto",), "did you mean `auto`?"),
+    ],
+)
+def test_an_unknown_runtime_is_named_with_the_nearest_one(name: str, others: tuple[str, ...], hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        get_runtime(name, *others)
+    assert (caught.value.code, caught.value.what) == ("unknown-backend", f"unknown runtime `{name}`")
+    assert hint in caught.value.hint
+
+
+def test_what_is_not_known_of_a_start_has_these_values() -> None:
+    apptainer = RUNTIMES["apptainer"]
+    assert CallerFacts() == ({}, None, None, frozenset(), None, True, False, False)
+    assert RuntimeFacts() == (None, {}, {}, None, (), (), (), None, None, None, False)
+    assert UserOptions() == ((), UserOptionValues(), {}, False, False)
+    assert ({}, None, frozenset()) == NO_STAGE
+    assert Start(apptainer) == (apptainer, CallerFacts(), RuntimeFacts(), UserOptions(), None, None, False, None)
+    assert StartCall("p", "exec", "i", ()) == ("p", "exec", "i", (), "ID", False)
+    assert PullCommand("never", (), False, ()) == ("never", (), False, (), (), ())
+    assert Command((), {}) == ((), {}, None, (), True)
+    assert PreparedStart(RuntimeArguments(()), Start(apptainer), HOST, PLAN)[4:] == (None, False)
+    assert RuntimeArguments(()) == ((), (), (), (), (), (), "")
+    assert RuntimeLimits() == ("", (), False, False, None, False, False, False)
+    assert Runtime.limits == RuntimeLimits()
+    assert UserBwrapOptions() == ((), (), False, None, ())
+    assert BaseEnvironment() == ({}, {}, {})
+    assert VariableChange("A", "unset") == ("A", "unset", "", "", (), "")
+    assert BindSpec("/a", "/b") == ("/a", "/b", False)
+    assert StartSubcommand("a") == ("a", "image", False, ())
+    assert RuntimeProgram("a", "", PFLAG, {})[4:] == (None, ())
+    assert ParsedCommandLine((), (), (), 0)[4:] == (None, ())
+    assert UserOptionValues() == ({}, {})
+    assert RuntimeFacts().directive("x") == ""
+
+
+def test_a_runtime_without_rules_of_its_own_answers_like_this() -> None:
+    runtime, start = RUNTIMES["systemd-nspawn"], start_by("systemd-nspawn")
+    image = native_reference("mine", runtime)
+    assert Runtime.identify(runtime, "1.2.3") == (runtime, None)
+    assert runtime.parse_site("a = b") == {}
+    assert runtime.read_env_file("A=1", {}) == {}
+    assert runtime.required_tools({}) == ()
+    assert runtime.remote_daemon({"DOCKER_HOST": "ssh://x"}, lambda _path: None, {}) is None
+    assert runtime.texts({}) == ()
+    assert runtime.stored_image(image, UserOptionValues(), {}, {}) is None
+    assert runtime.site_library_path(start) == ()
+    assert runtime.wants_compat32(start) is False
+    assert runtime.generated_files(PLAN, start) == {}
+    assert runtime.mount_point_files(PLAN, start) == ()
+    assert runtime.render_environ("x", {"A": "1"}) == {"A": "1"}
+    with pytest.raises(NotImplementedError, match=r"^systemd-nspawn$"):
+        runtime.pull(UserOptionValues(), {}, "x")
+    with pytest.raises(NotImplementedError, match=r"^systemd-nspawn$"):
+        runtime.by_device((), PLAN, start)
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [("1.4", (1, 4, 0)), ("x 1.4.5-2.6", (1, 4, 5)), ("26.1.5, build", (26, 1, 5)), ("1", None), ("", None)],
+)
+def test_a_version_has_three_numbers(text: str, version: object) -> None:
+    assert parse_version(text) == version
+
+
+@pytest.mark.parametrize("special", " \t\n\"'\\\\*?[]")
+def test_an_option_that_a_shell_would_split_is_refused(special: str) -> None:
+    with pytest.raises(RuntimeLimitError) as caught:
+        format_arguments(RuntimeArguments(("--a", f"b{special}c")), "docker", quoted=False, exports="x-env")
+    error = caught.value
+    assert (error.code, error.what, error.where, error.why, error.hint) == (
+        "not-raw",
+        "the shell would split an argument of this plan in an unquoted $(...)",
+        f"b{special}c",
+        "it holds white space, a quote, a backslash or a wildcard",
+        "use `gpubind exec` or `eval` with `--format docker --format sh` or `--format x-env`",
+    )
+    assert format_arguments(RuntimeArguments(("--a", "$b;&c")), "docker", quoted=False) == "--a $b;&c\n"
+
+
+@pytest.mark.parametrize(("exports", "more"), [("", ""), ("apptainer-env", " or `--format apptainer-env`")])
+def test_a_variable_that_only_an_environment_can_lack_is_refused(exports: str, more: str) -> None:
+    for quoted in (True, False):
+        with pytest.raises(RuntimeLimitError) as caught:
+            format_arguments(RuntimeArguments((), unset=("A", "B")), "apptainer", quoted=quoted, exports=exports)
+        error = caught.value
+        assert (error.code, error.what, error.where, error.why, error.hint) == (
+            "unsayable-unset",
+            "no option of apptainer keeps A out of the container",
+            "",
+            "the plan takes it away, and an empty value would hide every GPU",
+            f"unset it yourself, or use `gpubind exec`{more}",
+        )
+
+
+def test_each_option_and_its_value_has_a_line() -> None:
+    args = ("docker", "run", "--a", "b c", "-d", "image", "-x")
+    assert format_multiline(args, 2, 5) == "docker run \\\n  --a 'b c' \\\n  -d \\\n  image -x\n"
+    assert format_multiline(args, 2, 2) == "docker run \\\n  --a 'b c' -d image -x\n"
+    assert format_multiline(("a", "b"), 0, 2) == "a b\n"

@@ -18,7 +18,7 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
 from gpubind.image.facts import Image
 from gpubind.model import CAPABILITIES, ContainerPath, EnvVar, HostPath, Plan, Request
-from gpubind.runtimes.apptainer.binds import bind_value, mount_value, needs_mount
+from gpubind.runtimes.apptainer.binds import BindSpec, _parse_binds, bind_value, mount_value, needs_mount
 from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, generated_files
 from gpubind.runtimes.apptainer.exports import render_shell_lines, variable_changes, without_variables
 from gpubind.runtimes.apptainer.options import parse_site, read_env_file
@@ -774,3 +774,47 @@ def test_the_hosts_temporary_directories_are_in_the_container_unless_an_option_s
     assert own is not None
     shared = {(bind.source, bind.target) for bind in own.binds} & {("/tmp", "/tmp"), ("/var/tmp", "/var/tmp")}
     assert len(shared) == (2 if is_shared else 0)
+
+
+def test_a_variable_gives_an_option_its_value_as_the_program_reads_it() -> None:
+    environ = {
+        "APPTAINER_NO_MOUNT": " tmp , home ",
+        "APPTAINER_HOME": " /a , /b ",
+        "APPTAINER_BINDPATH": "/x, /y",
+        "SINGULARITY_BIND": "/z",
+        "SINGULARITY_HOME": "/c",
+        "SINGULARITY_SCRATCHDIR": "/s",
+        "APPTAINER_CONTAIN": " ",
+        "SINGULARITY_CONTAIN": "1",
+        "SINGULARITY_PWD": "/p",
+    }
+    found = start(environ=environ).user.options.values
+    assert found == {
+        "bind": ("/x, /y", "/z"),
+        "home": ("/a , /b",),
+        "no-mount": ("tmp", "home"),
+        "scratch": ("/s",),
+        "pwd": ("/p",),
+    }
+    assert start("--home=/mine", environ=environ).user.options.values["home"] == ("/mine",)
+    singularity = begin(program="singularity", environ=environ).user.options.values
+    assert singularity == {"bind": ("/z",), "contain": ("1",), "home": ("/c",), "scratch": ("/s",), "pwd": ("/p",)}
+
+
+def test_a_bind_from_another_image_is_known_by_any_of_its_options() -> None:
+    for text, is_from_image in (
+        ("/a:/b:ro", False),
+        ("/a:/b:image-src=/x", True),
+        ("/a:/b:ro,image-src=/x", True),
+        ("/a:/b:id=1,ro", True),
+        ("/a:/b:id=1,rw", True),
+        ("/a:/b,ro", False),
+    ):
+        specs = list(_parse_binds([text]))
+        assert specs == [BindSpec("/a", "/b", is_from_image)], text
+    assert list(_parse_binds([r"/a\:b\,c,/d:/e\:f,,ro", "", "ro,/x", ":/y"])) == [
+        BindSpec("/a:b,c", "/a:b,c"),
+        BindSpec("/d", "/e\\"),
+        BindSpec("ro", "ro"),
+        BindSpec("/x", "/x"),
+    ]

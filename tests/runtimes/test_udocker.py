@@ -129,3 +129,27 @@ def test_missing_tools_are_said_before_the_start() -> None:
     said = {finding.code: finding for finding in make(environ=environ, tools=()).findings}
     assert (said["udocker-tools"].severity, said["udocker-tools"].where) == ("warning", "/nowhere/proot")
     assert "udocker-tools" not in {finding.code for finding in make().findings}
+
+
+def test_a_mode_with_a_loader_of_its_own_says_what_to_do() -> None:
+    machine = host(rhel(), kernel(), c_library("2.41"))
+    opened = image(glibc("2.36"), c_library("2.36"), {"/etc/ld.so.cache": b""})
+    made = plan(machine, Request(libc="host"), image=opened, layout=UDOCKER.layout(start_by("udocker")))
+    with pytest.raises(RuntimeLimitError) as caught:
+        UDOCKER.arguments(made, start_by("udocker", environ={"UDOCKER_DEFAULT_EXECUTION_MODE": "F1"}))
+    error = caught.value
+    assert (error.code, error.what, error.where, error.why, error.hint) == (
+        "fixed-loader",
+        "udocker starts programs by the image's own loader in this mode",
+        "UDOCKER_DEFAULT_EXECUTION_MODE=F1",
+        "no bind takes the place of a file that the kernel opens at its real path",
+        "use mode P1: `udocker setup --execmode=P1 NAME`, or give --libc image",
+    )
+
+
+def test_any_of_the_tools_will_do() -> None:
+    configured = ("/etc/udocker.conf", "/h/.udocker/udocker.conf")
+    assert UDOCKER.required_tools({"HOME": "/h"}) == ("/h/.udocker/lib/VERSION", *configured)
+    assert UDOCKER.required_tools({}) == ("/.udocker/lib/VERSION", "/etc/udocker.conf", "/.udocker/udocker.conf")
+    found = UDOCKER.required_tools({"PATH": "/a:/b", "UDOCKER_USE_PROOT_EXECUTABLE": ""})
+    assert found == ("/a/proot", "/b/proot")
