@@ -12,7 +12,7 @@ from gpubind import check, check_document, open_host, plan, report
 from gpubind.files.facts import GPU_CODE, NAMED_LIBRARIES
 from gpubind.files.opened import PACKED
 from gpubind.formats.gpucode.hip import IN_ARCHIVES
-from gpubind.image.gpucode import LEAST_SIZE, gpu_code_of_program, read_gpu_code
+from gpubind.image.gpucode import LEAST_SIZE, collect_gpu_code, gpu_code_of_program, read_gpu_code, with_code
 from gpubind.image.open import open_image
 from gpubind.machine.budget import current, one_command
 from gpubind.model import Missing, Request
@@ -20,7 +20,7 @@ from gpubind.model.gpucode import CodeFile, GpuCode
 from tests.support.commands import gpubind
 from tests.support.elf import elf
 from tests.support.golden import assert_fits
-from tests.support.gpucode import container, library, module
+from tests.support.gpucode import bundle, container, library, module
 from tests.support.images import glibc, image, image_with_bytes
 from tests.support.layers import archive, docker_archive, packed, tar, zstd
 from tests.support.squashfs import SifObject, sif, squashfs
@@ -327,6 +327,33 @@ def test_the_files_of_a_listed_framework_are_those_of_the_list() -> None:
     assert codes(installed("cupy_cuda12x", cupy)) == {"cupy/cuda/cub.x.so": "CuPy"}
 
 
+def test_the_cuda_of_code_is_that_of_its_ptx_or_of_the_libraries_that_it_needs() -> None:
+    def versions(data: bytes) -> list[tuple[str, str]]:
+        opened = image_with_bytes(glibc(), installed("solver", {"solver/_c.so": data}))
+        return [(one.version, one.origin) for one in with_code(opened.tree, (), read_gpu_code(opened))]
+
+    needed = ("libcudart.so.12", "libcublas.so.11", "libm.so.6")
+    assert versions(elf("x.so", needed=needed, more={".nv_fatbin": container("sm_80")})) == [("12", "code")]
+    both = elf("x.so", needed=needed, more={".nv_fatbin": container("sm_80", "compute_80@8.2")})
+    assert versions(both) == [("12.2", "code")]
+    assert versions(elf("x.so", more={".nv_fatbin": container("sm_80")})) == []
+    assert versions(elf("x.so", needed=needed, more={".hip_fatbin": bundle("gfx90a")})) == []
+
+
+def test_a_program_depends_on_its_own_code_and_without_any_on_all_the_rest() -> None:
+    files: Spec = {f"/a/{name}": library("sm_80") for name in ("program", "libx.so", "libtorch_cuda.so")}
+    tree = image_with_bytes(glibc(), files, {"/a/plain": elf(kind=2)}).tree
+    libraries = ("/a/libx.so", "/a/libtorch_cuda.so")
+
+    def mains(*paths: str) -> list[tuple[str, Optional[str], bool]]:
+        return [(one.path, one.framework, one.is_main) for one in gpu_code_of_program(paths, tree)]
+
+    of_torch = ("/a/libtorch_cuda.so", "PyTorch", True)
+    assert mains("/a/program", *libraries) == [("/a/program", None, True), ("/a/libx.so", None, False), of_torch]
+    assert mains("/a/plain", *libraries) == [("/a/libx.so", None, True), of_torch]
+    assert mains() == []
+
+
 def test_a_list_of_files_that_is_too_long_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpubind.image.gpucode.RECORD_LIMIT", 10)
     (found,) = read_gpu_code(image_with_bytes(glibc(), installed("solver", {"solver/_c.so": library("sm_80")})))
@@ -344,3 +371,5 @@ def test_of_very_many_libraries_the_largest_are_examined_and_the_rest_is_reporte
         (f"{SITE}/solver/large.so", None),
         (SITE, "1 libraries of packages are examined, not the 1 smallest"),
     ]
+    tree = image_with_bytes(glibc(), installed("solver", files)).tree
+    assert [one.path for one in collect_gpu_code(tree, (SITE, "/opt/other"))][-1] == SITE

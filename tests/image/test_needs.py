@@ -196,8 +196,9 @@ def test_the_images_own_word_about_capabilities_and_drivers_counts(tmp_path: Pat
 
 def test_a_requirement_that_nobody_can_read_says_why(tmp_path: Path) -> None:
     (one,) = of(tmp_path, sandbox("export NVIDIA_REQUIRE_CUDA='what=1'")).requires
-    assert one.driver is None
+    assert (one.name, one.text, one.driver) == ("NVIDIA_REQUIRE_CUDA", "what=1", None)
     assert one.fault is not None
+    assert one.fault.endswith(")")
 
 
 PROGRAM: Spec = {
@@ -221,8 +222,9 @@ def test_pythons_program_may_import_everything(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("program", ["/opt/none", "none", "/etc/passwd", "/opt"])
 def test_a_program_that_does_not_run_is_an_error(tmp_path: Path, program: str) -> None:
-    with pytest.raises(HostReadError, match="program-not-found"):
+    with pytest.raises(HostReadError, match="program-not-found") as caught:
         of(tmp_path, PROGRAM, program=program)
+    assert (caught.value.what, caught.value.where) == ("the program does not run in the image", program)
 
 
 FABRIC: Spec = {
@@ -261,6 +263,41 @@ def test_a_file_that_is_damaged_is_named_as_not_looked_at(tmp_path: Path) -> Non
     assert isinstance(whole, bytes)
     found = of(tmp_path, {f"{LIB}/libavcodec.so.59": whole[:100]})
     assert [path for path, _ in found.unread] == [f"{LIB}/libavcodec.so.59"]
+    assert found.to_dict()["unread"] == [{"path": path, "why": why} for path, why in found.unread]
+
+
+def test_the_document_has_every_need(tmp_path: Path) -> None:
+    found = of(tmp_path, JAX7, AVCODEC, FABRIC, sandbox("export NVIDIA_REQUIRE_CUDA='cuda>=12.4'"))
+    plugin = f"{SITE}/jax_plugins/xla_rocm7/xla_rocm_plugin.so"
+    made = found.to_dict()
+    assert list(made) == [
+        *("image", "program", "cuda", "driver", "requires", "gpu_code", "glibc", "libstdcxx", "capabilities"),
+        *("libraries", "missing", "lacking", "rocm", "intel", "fabric", "unread"),
+    ]
+    assert made["driver"] == {"oldest": None, "native": None, "ptx": None, "only_ptx": []}
+    assert made["rocm"] == {"release": "7", "library": "libamdhip64.so.7", "by": plugin}
+    assert made["lacking"] == [
+        {"name": "librccl.so.1", "by": plugin},
+        {"name": "librocprofiler-sdk.so.1", "by": plugin},
+    ]
+    assert made["capabilities"] == [
+        {"name": "compute", "sure": True, "by": "GPU code"},
+        {"name": "video", "sure": False, "by": "libnvidia-encode.so.1"},
+    ]
+    assert made["requires"] == [
+        {"name": "NVIDIA_REQUIRE_CUDA", "text": "cuda>=12.4", "driver": "550.54.14", "fault": None}
+    ]
+    assert [one["framework"] for one in made["gpu_code"]] == ["JAX", "JAX"]
+    assert (made["missing"], made["intel"], made["unread"], made["program"]) == ([], [], [], None)
+    assert [one["is_there"] for one in made["fabric"]] == [True, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("only", "text"),
+    [((), ""), (("PyTorch",), ", as PyTorch has only PTX"), (("A", "B"), ", as A, B have only PTX")],
+)
+def test_ptx_alone_is_a_reason_for_a_newer_driver(tmp_path: Path, only: tuple[str, ...], text: str) -> None:
+    assert of(tmp_path)._replace(only_ptx=only).because_of_ptx == text
 
 
 def test_more_files_than_any_image_has_are_not_all_looked_at_and_it_says_so(
