@@ -124,8 +124,16 @@ def _check(request: CheckRequest, host_ref: HostRef, image: Optional[str], opene
 def _check_on(
     host: Host, host_ref: HostRef, request: CheckRequest, image_name: Optional[str], opened: OpenImages
 ) -> Report:
+    from gpubind.image.open import PythonEnvironmentError
+
     runtime, reference = _start(request, host, host_ref, image_name)
-    image = opened.image(reference, host.uname.machine) if reference is not None else None
+    image = None
+    try:
+        image = opened.image(reference, host.uname.machine) if reference is not None else None
+    except PythonEnvironmentError as error:
+        if runtime is not None or host_ref.name is not None:
+            raise
+        request, image_name = request._replace(program=_program_in(error.where, request.program)), None
     preflight = _make_preflight(request, host, request.query, image, runtime, reference if request.tries else None)
     report = _check_preflight(request, preflight, image, _checked_subjects(request, host_ref, image_name))
     return report._replace(host_name=host_name(host_ref.label, host.hostname))
@@ -182,9 +190,16 @@ def _make_preflight(
     return preflight.with_trial(try_start(preflight, tried))
 
 
+def _program_in(environment: str, program: Optional[str]) -> str:
+    """Return the path of *program*, by default its Python, in the directory of an *environment* of Python."""
+    name = program or "python"
+    return name if "/" in name else f"{environment.rstrip('/')}/bin/{name}"
+
+
 def _check_preflight(
     request: CheckRequest, preflight: Preflight, image: Optional[Image], subjects: Mapping[str, Optional[str]]
 ) -> Report:
+    opened = preflight.image if preflight.is_without_container else image
     rules = [(rule.code, rule.needs) for rule in table.applicable_rules(preflight)] if request.lists_rules else ()
     expected = " and ".join(expectation.source_file for expectation in request.expected) or None
     report = make_report(
@@ -192,7 +207,7 @@ def _check_preflight(
         table.check(preflight),
         request.reasons,
         rules,
-        checked=checked_in(image, runtime=preflight.backend, expected=expected, **subjects),
+        checked=checked_in(opened, runtime=preflight.backend, expected=expected, **subjects),
         only=request.only,
         severities=request.severities,
     )
@@ -256,8 +271,9 @@ def check(
 
     *backend*: the name of the runtime that will start the container, with the user's *arguments* for it. The plan
     should be one for that runtime (see `open_runtime`). *allow_writable*: accept a runtime without read-only binds.
-    *program*: the program that will run, a path or a name in the image. *try_*: start a container by that runtime, or
-    by the first that starts such an image, and compare the answers of its loader and driver with the predictions.
+    *program*: the program that will run, a path or a name in the image; without an image, on this machine,
+    where it runs without a container. *try_*: start a container by that runtime, or by the first that starts such an
+    image, and compare the answers of its loader and driver with the predictions.
     Errors: `UsageError` (codes `program-without-image`, `try-without-image`, `unknown-backend`, `incomplete-argument`;
     `other-host` for a plan whose driver is not on *host*; with *try_* `host-to-start`, and `other-layout` as in
     `words`); with *try_* also `RuntimeLimitError` for a runtime that is missing, or cannot express the plan.
@@ -318,8 +334,6 @@ def report(
 
 def _plan_preflight(request: CheckRequest, host: Host, plan: Plan, image: Optional[Image]) -> Preflight:
     """Errors: as `check`."""
-    if request.program is not None and image is None:
-        raise UsageError("program-without-image", "a program is looked for in an image, and none is given")
     runtime = get_runtime(request.backend) if request.backend is not None else None
     if not request.tries:
         return _make_preflight(request, host, plan, image, runtime, None)

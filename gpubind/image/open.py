@@ -10,6 +10,7 @@ from typing import Optional, Union
 from gpubind.errors import FormatError, GpubindError, HostReadError, UnseenError, UsageError, did_you_mean
 from gpubind.files.blob import IMAGE_UNREADABLE, FileBlob, close_on_error, open_blob
 from gpubind.files.live import LiveTree
+from gpubind.files.tree import Tree
 from gpubind.formats.archive.magic import HEAD_SIZE, describe_header, is_sif, is_squashfs
 from gpubind.image.facts import Image, read_image
 from gpubind.image.reference import FILE_ENDINGS, NAME, ImageReference, is_bundle, parse_reference
@@ -66,6 +67,19 @@ def open_image(reference: StrPath, machine: Optional[str] = None) -> Image:
     return _open_root(parse_reference(os.fspath(reference)), machine)
 
 
+class PythonEnvironmentError(FormatError):
+    """An environment of Python in the place of an image; `where` is its directory."""
+
+
+def host_as_image(tree: Tree) -> Image:
+    """Return the files of this machine as an image, for a program that runs without a container.
+
+    It sets no variables, and has no CUDA: what is installed on a machine says nothing of what a program uses.
+    """
+    image = read_image(tree, "this machine", "host", {})
+    return image._replace(facts=image.facts._replace(cuda=None, every_cuda=(), compat=(), own_libcuda=None))
+
+
 class OpenImages:
     """The images that several checks share; the last `_OPEN_LIMIT` of them stay open.
 
@@ -116,8 +130,12 @@ def _open_root(reference: ImageReference, machine: Optional[str] = None) -> Imag
         return image
     image.close()
     why = f"it has {marker} and no C library: its programs run with the C library of an image, or of this machine"
-    hint = "give the image that it runs in, `--image IMAGE --program ENV/bin/python`; for this machine `--image /`"
-    raise FormatError("unknown-image", f"this is {ENVIRONMENTS[marker]}", where=reference.text, why=why, hint=hint)
+    hint = (
+        "name the image that it runs in, `--image IMAGE --program ENV/bin/python`; for this machine, leave out --image"
+    )
+    raise PythonEnvironmentError(
+        "unknown-image", f"this is {ENVIRONMENTS[marker]}", where=reference.text, why=why, hint=hint
+    )
 
 
 def open_reference(image: ImageReference, machine: Optional[str] = None) -> Image:

@@ -50,7 +50,7 @@ def read_start_facts(
         site = _site(runtime)
     options = runtime.user_option_values(arguments, environ)
     _require_complete_options(runtime.parse_user_options(arguments))
-    cwd = _working_directory(environ)
+    cwd = working_directory(environ)
     values, unread = _read_env_files(runtime, options.all("env-file"), environ)
     nodes = (tree.real(path) for pattern in runtime.extra_nodes for path in glob(tree, pattern)) if tree else ()
     caller = CallerFacts(
@@ -157,7 +157,7 @@ def _home() -> Optional[str]:
         return None
 
 
-def _working_directory(environ: Mapping[str, str]) -> Optional[str]:
+def working_directory(environ: Mapping[str, str]) -> Optional[str]:
     """Return the working directory, spelled as in PWD; None if it was removed.
 
     PWD may be stale: Slurm does not change it for a job that starts in another directory.

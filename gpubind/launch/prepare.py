@@ -13,15 +13,16 @@ from gpubind.errors import CheckError, RuntimeLimitError, UsageError
 from gpubind.formats.driver.gpu_names import GPU_VARIABLES, LIBRARY_VARIABLES, ZE_VARIABLES
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.launch.caller import read_start_facts, writable_files
+from gpubind.launch.caller import read_start_facts, working_directory, writable_files
 from gpubind.launch.execute import callers_environ, find_program
 from gpubind.launch.stage import stage as stage_files
 from gpubind.launch.stage import stage_in, stage_skeleton
 from gpubind.loader.namespace import UserMounts
-from gpubind.model import CAPABILITIES, ContainerPath, HostPath, ImageFacts, Plan, Request, RootedPath
+from gpubind.model import CAPABILITIES, ContainerPath, EnvVar, HostPath, ImageFacts, Plan, Request, RootedPath
 from gpubind.planner.placement import Layout
 from gpubind.planner.planning import PlanQuery, plan_host, plan_or_empty
 from gpubind.runtimes import RUNTIMES
+from gpubind.runtimes.edits import make_base_mounts
 from gpubind.runtimes.runtime import NO_STAGE, PreparedStart, Runtime, Stage, Start
 
 if TYPE_CHECKING:
@@ -239,6 +240,9 @@ def make_preflight(
 
     if isinstance(plan_or_query, Plan):
         _require_matching_host(host, plan_or_query)
+    if program is not None and image is None:
+        plan = plan_or_query if isinstance(plan_or_query, Plan) else plan_or_empty(host, plan_or_query)
+        return _without_container(host, plan, program, expected, looks_at_gpu_code=looks_at_gpu_code)
     start = None
     if runtime is not None and plan_or_query.request.like is None:
         start = make_start(host, runtime, arguments, allow_writable=allow_writable)
@@ -265,6 +269,34 @@ def make_preflight(
         program=program,
         own_mounts=own_mounts,
         limit=_missing_runtime(start) if host.local is not None and start is not None else None,
+        expected=expected,
+        may_be_library=True,
+        looks_at_gpu_code=looks_at_gpu_code,
+    )
+
+
+def _without_container(
+    host: Host, plan: Plan, program: str, expected: tuple[Expectation, ...], *, looks_at_gpu_code: bool
+) -> Preflight:
+    """Return what the rules inspect of *program* on this machine itself, with the caller's environment.
+
+    Errors: `UsageError` (code `program-without-image`) for another machine.
+    """
+    from gpubind.image.open import host_as_image
+    from gpubind.rules.preflight import preflight
+
+    if host.local is None or host.driver.root != host.local.root:
+        why = "a program is looked for on this machine or in an image, and a recorded host has no programs"
+        raise UsageError("program-without-image", "--program needs --image here", why=why)
+    environ = environ_of(host)
+    mounts = make_base_mounts((), environ, working_directory(environ) or "")
+    home = EnvVar("HOME", "set", environ.get("HOME", ""), None, "caller")
+    return preflight(
+        host,
+        plan._replace(mounts=(), env=()),
+        host_as_image(host.local),
+        program=program,
+        own_mounts=mounts._replace(env=(*mounts.env, home)),
         expected=expected,
         may_be_library=True,
         looks_at_gpu_code=looks_at_gpu_code,

@@ -50,7 +50,11 @@ def find_python_paths(tree: Tree, file: ContainerFile, env: Mapping[str, str]) -
         places += [f"{base}/lib/python{version}/site-packages"] if base.startswith("/") else []
     for prefix in prefixes:
         places += site_packages(tree, prefix, version)
-    directories = dict.fromkeys(place for place in map(normpath, places) if tree.names(place))
+    by_real_path: dict[object, str] = {}
+    for place in map(normpath, places):
+        if tree.names(place):
+            by_real_path.setdefault(tree.resolve(place), place)  # lib64 of a virtual environment is a link to lib
+    directories = dict.fromkeys(by_real_path.values())
     more = dict.fromkeys(path for place in directories for path in _named_by_pth(tree, place))
     return PythonPaths(file.path, prefixes, tuple({**directories, **more}))
 

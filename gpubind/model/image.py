@@ -9,7 +9,10 @@ from gpubind.frozen import NamedTuple
 from gpubind.model.files import RootedPath
 from gpubind.model.plain import DOCUMENT_DECODER, to_json_value
 
-ImageKind = Literal["directory", "sif", "oci-layout", "oci-archive", "docker-archive", "podman", "docker", "bundle"]
+ImageKind = Literal[
+    "directory", "sif", "oci-layout", "oci-archive", "docker-archive", "podman", "docker", "bundle", "host"
+]
+"""`host` stands for the files of this machine, for a program that runs without a container."""
 
 
 class CudaNote(NamedTuple):

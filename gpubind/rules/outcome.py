@@ -64,7 +64,8 @@ def checked_in(opened: Optional[Image], /, **subjects: Optional[str]) -> Checked
     libc = opened.tree.resolve(opened.loader.find("libc.so.6") or "/")
     match = re.search(r"/libc-([0-9.]+)\.so$", libc) if isinstance(libc, str) else None
     system = parse_os_release(opened.tree.text("/etc/os-release") or "")
-    return Checked(**subjects)._replace(system=system, glibc=match.group(1) if match else None)
+    release = match.group(1) if match else opened.facts.libc_version if opened.facts.kind == "host" else None
+    return Checked(**subjects)._replace(system=system, glibc=release)
 
 
 def parse_os_release(text: str) -> Optional[str]:

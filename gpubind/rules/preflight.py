@@ -152,8 +152,10 @@ class Preflight:
             records = (cuda for prefix in self.imports.prefixes for cuda in cuda_of_records(tree, prefix))
             self.imported_cuda = newest_first((*cuda_of_packages(tree, self.imports.packages, find), *records))
         names = (*chain.names, file.resolved_path if file is not None else "")
-        programs = [dirname(name) for name in names if name.startswith("/")]
-        path = ":".join((search_path(self.image, self.plan, self.own_mounts), *programs))
+        directories = [dirname(name) for name in names if name.startswith("/")]
+        if not self.is_without_container:
+            directories.insert(0, search_path(self.image, self.plan, self.own_mounts))
+        path = ":".join(directories)
         others = cuda_below(tree, prefixes_of(tree, path), find)
         self.known_cuda = newest_first((*self.imported_cuda, *others, *self.known_cuda))
         if file is not None and chain.stop is None and self.driver is not None and self.driver.kind == "linux":
@@ -285,6 +287,11 @@ class Preflight:
         return self.plan.request.caps_named and self.wants(capability)
 
     @property
+    def is_without_container(self) -> bool:
+        """Return whether the program runs on this machine itself."""
+        return self.has_image and self.image.facts.kind == "host"
+
+    @property
     def is_own_root(self) -> bool:
         """Return whether the image is the directory that provides the driver, usually this machine's root."""
         return self.host.local is not None and self.image.tree.root == self.host.driver.root
@@ -366,7 +373,7 @@ def _chain(host: Host, image: Image, container: Container, program: str, path: s
     if file is not None and is_library(file):
         return library_chain(container, program, file)
     identity = host.identity
-    caller = Caller(host.uname.machine, identity.euid, identity.groups, image.facts.kind == "directory")
+    caller = Caller(host.uname.machine, identity.euid, identity.groups, image.facts.kind in ("directory", "host"))
     return resolve_program(container, program, path, caller)
 
 

@@ -105,6 +105,9 @@ def program_unreadable(preflight: Preflight) -> Iterator[Finding]:
     if chain.stop is None and chain.file is not None:
         elf = chain.file.tree.elf(chain.file.tree_path)
         why = str(elf) if isinstance(elf, Missing) else None
+        stat = or_none(chain.file.tree.stat(chain.file.tree_path))
+        if why is None and preflight.is_without_container and stat is not None and stat.mode & 0o6000:
+            yield finding("program-unreadable", subject=name, case="secure", where=chain.file.path)
     if why is not None:
         where = chain.file.path if chain.file else None
         yield finding("program-unreadable", subject=name, case="unreadable", where=where, why=why)

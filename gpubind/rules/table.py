@@ -12,7 +12,7 @@ from gpubind.host.base import not_looked_at
 from gpubind.model import VENDORS, Finding, Severity
 from gpubind.model.findings import SEVERITIES, finding_texts
 from gpubind.planner import finding_order
-from gpubind.rules import program, runtime, trial
+from gpubind.rules import bare, program, runtime, trial
 from gpubind.rules.host import amd, driver, engines, expected, intel, nodes, platform, services, unserved
 from gpubind.rules.image import (
     amdgpu,
@@ -94,7 +94,8 @@ def rules_with_inputs(preflight: Preflight) -> tuple[Rule, ...]:
         "runtime": preflight.backend is not None,
         "program": preflight.has_program,
     }
-    return tuple(rule for rule in RULES if has_input[rule.needs])
+    rules = (rule for rule in RULES if has_input[rule.needs])
+    return tuple(rule for rule in rules if not preflight.is_without_container or bare.applies(rule.code, rule.needs))
 
 
 def applicable_rules(preflight: Preflight) -> tuple[Rule, ...]:
@@ -148,7 +149,8 @@ def check(preflight: Preflight) -> tuple[Finding, ...]:
     findings = [*planned, *(preflight.arguments.findings if preflight.arguments else ()), *dict.fromkeys(of_rules)]
     image = preflight.image.tree if preflight.has_image else None
     findings += (finding for finding in not_looked_at(preflight.host, image) if finding not in findings)
-    return tuple(sorted((finding for finding in findings if not _is_consequence(finding, findings)), key=finding_order))
+    causes = (finding for finding in findings if not _is_consequence(finding, findings))
+    return tuple(sorted(bare.reworded(causes) if preflight.is_without_container else causes, key=finding_order))
 
 
 def _is_consequence(finding: Finding, findings: Iterable[Finding]) -> bool:

@@ -141,6 +141,20 @@ def test_what_check_says_of_a_program_on_the_host_is_what_happens(
         assert (name, wrong) == (name, [])
 
 
+def test_what_check_says_of_a_program_without_a_container_is_what_happens(
+    trixie: Machine, outcomes: dict[str, dict[str, Outcome]]
+) -> None:
+    binds = [*trixie.modules, Bind(f"{PLACE}/programs", INSIDE)]
+    words = ["python3", ATTEMPT, "--bare", *programs()]
+    text = trixie.run(words, user=True, driver=True, binds=binds, env=PYTHON_ENV).stdout
+    tried = {program: Outcome(*answer) for program, answer in json.loads(text).items()}
+    assert 40 < sum(outcome.status == 0 for outcome in tried.values()) < len(tried) - 40  # the test can tell
+    secure = f"{INSIDE}/bin/rpath-origin-setuid"  # without a container it gains rights, and ld.so ignores $ORIGIN
+    exceptions = {*EXCEPTIONS, secure}
+    assert {program: each for program, each in tried.items() if not each.is_as_said and program not in exceptions} == {}
+    assert tried[secure].warnings == ["program-unreadable"]
+
+
 DRIVERS = "/usr/lib/x86_64-linux-gnu/nvidia/current/libnvcuvid.so.550.163.01"
 
 

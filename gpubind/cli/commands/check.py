@@ -78,7 +78,7 @@ def _request(
     from gpubind.cli.settings import configured_severities, ignored_findings
     from gpubind.rules.table import known_codes
 
-    _need_program(program, image)
+    _need_program(program, image, host, backend)
     _need_to_try(image, host, like, as_user, tries=try_)
     return CheckRequest(
         query=query_of(options, like),
@@ -119,10 +119,12 @@ def _need_document(chosen: str, *, is_one: bool) -> None:
         raise UsageError("one-check", f"--format {chosen} has the outcome of one check", hint=hint)
 
 
-def _need_program(program: Optional[str], image: Texts) -> None:
-    """Errors: `UsageError` for a --program that is empty, or has no image."""
-    if program is not None and not image:
-        raise UsageError("program-without-image", "--program needs --image: it is looked for there")
+def _need_program(program: Optional[str], image: Texts, host: Texts, backend: Optional[str]) -> None:
+    """Errors: `UsageError` for a --program that is empty, or for one without an image where that is needed."""
+    option = "--host" if host else "--backend" if backend else None
+    if program is not None and not image and option is not None:
+        why = "without an image, a program is looked for on this machine, where it runs without a container"
+        raise UsageError("program-without-image", f"--program with {option} needs --image", why=why)
     if program == "":
         raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the container")
 

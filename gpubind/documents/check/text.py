@@ -81,7 +81,10 @@ def subject_line(report: Report) -> str:
     target += f", {with_count(gpus, 'GPU')}" if gpus else ""
     target += f", by {checked.runtime}" if checked.runtime else ""
     target += f", as {checked.user}" if checked.user else ""
-    return target if plan.image is None else _image(checked, plan.image, target)
+    if plan.image is None:
+        facts = ", ".join(filter(None, (checked.system, checked.glibc and f"glibc {checked.glibc}")))
+        return f"{checked.program} on this machine ({facts}) with {target}" if checked.program else target
+    return _image(checked, plan.image, target)
 
 
 def _image(checked: Checked, facts: ImageFacts, target: str) -> str:

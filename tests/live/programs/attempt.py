@@ -1,5 +1,6 @@
 """attempt.py IMAGE PROGRAM...        what check says of each program in the image, and whether it starts there
 attempt.py --host IMAGE < ROWS       the same for programs of this machine: [directory, options of Apptainer, program]
+attempt.py --bare PROGRAM...         the same for programs of this machine that run without a container
 
 Runs on a machine of the rig, and writes JSON: errors, warnings, exit status, what was written. check is asked in this
 process; each program is started by Apptainer, with the words that `gpubind plan --format apptainer` prints. What is on
@@ -14,6 +15,7 @@ import shlex
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from typing import Optional
 
 import gpubind
 from gpubind.host import Host
@@ -37,9 +39,22 @@ def in_image(reference: str, programs: list[str]) -> dict[str, object]:
         return {program: (*said[program], *started[program].result()) for program in programs}
 
 
-def findings(host: Host, plan: gpubind.Plan, image: object, program: str) -> tuple[list[str], list[str]]:
+def without_container(programs: list[str]) -> dict[str, object]:
+    host = gpubind.open_host(None)
+    plan = gpubind.plan(host, Request(caps=("compute", "utility")))
+    answers: dict[str, object] = {}
+    for program in programs:
+        said = findings(host, plan, None, program, backend=None)
+        status, text = run(["sh", "-c", '"$0"', program], "/tmp")
+        answers[program] = (*said, status, text[-300:])
+    return answers
+
+
+def findings(
+    host: Host, plan: gpubind.Plan, image: object, program: str, backend: Optional[str] = "apptainer"
+) -> tuple[list[str], list[str]]:
     """The codes of the error findings about *program*, and of the warnings."""
-    found = gpubind.check(host, plan, image, backend="apptainer", program=program)  # type: ignore[arg-type]
+    found = gpubind.check(host, plan, image, backend=backend, program=program)  # type: ignore[arg-type]
     about = [finding for finding in found if finding.code.startswith("program")]
     errors = [finding.code for finding in about if finding.severity == "error"]
     return errors, [finding.code for finding in about if finding.severity != "error"]
@@ -84,6 +99,8 @@ def run(command: list[str], directory: str) -> tuple[int, str]:
 
 
 if __name__ == "__main__":
-    is_host = sys.argv[1] == "--host"
-    answers = on_host(sys.argv[2], json.load(sys.stdin)) if is_host else in_image(sys.argv[1], sys.argv[2:])
+    if sys.argv[1] == "--host":
+        answers: object = on_host(sys.argv[2], json.load(sys.stdin))
+    else:
+        answers = without_container(sys.argv[2:]) if sys.argv[1] == "--bare" else in_image(sys.argv[1], sys.argv[2:])
     json.dump(answers, sys.stdout)
