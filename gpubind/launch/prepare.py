@@ -238,32 +238,29 @@ def make_preflight(
     """
     from gpubind.rules.preflight import preflight
 
-    if isinstance(plan_or_query, Plan):
-        _require_matching_host(host, plan_or_query)
-    if program is not None and image is None:
-        plan = plan_or_query if isinstance(plan_or_query, Plan) else plan_or_empty(host, plan_or_query)
-        return _without_container(host, plan, program, expected, looks_at_gpu_code=looks_at_gpu_code)
     start = None
     if runtime is not None and plan_or_query.request.like is None:
         start = make_start(host, runtime, arguments, allow_writable=allow_writable)
     if isinstance(plan_or_query, Plan):
+        _require_matching_host(host, plan_or_query)
         plan = plan_or_query
     elif start is not None:
         host, plan = plan_start(host, plan_or_query, start, image, or_empty=True)
     else:
         plan = plan_or_empty(host, plan_or_query, image)
-    name, own_mounts, stage = runtime.name if runtime is not None else None, None, NO_STAGE
+    if program is not None and image is None:
+        return _without_container(host, plan, runtime, program, expected, looks_at_gpu_code=looks_at_gpu_code)
+    own_mounts = _default_mounts(plan, host) if program is not None and runtime is None else None
+    stage = NO_STAGE
     if start is not None:
         start = _with_daemon_answer(in_image(start, image), image)
         stage = write_start_files(plan, start, FilePolicy(write=False))
         own_mounts = start.runtime.base_mounts(plan, start) if host.local is not None else None
-    elif runtime is None and host.local is not None and program is not None:
-        own_mounts = _default_mounts(plan, host)
     return preflight(
         host,
         plan,
         image,
-        backend=name,
+        backend=None if runtime is None else runtime.name,
         start=start,
         stage=stage,
         program=program,
@@ -276,17 +273,23 @@ def make_preflight(
 
 
 def _without_container(
-    host: Host, plan: Plan, program: str, expected: tuple[Expectation, ...], *, looks_at_gpu_code: bool
+    host: Host,
+    plan: Plan,
+    runtime: Optional[Runtime],
+    program: str,
+    expected: tuple[Expectation, ...],
+    *,
+    looks_at_gpu_code: bool,
 ) -> Preflight:
     """Return what the rules inspect of *program* on this machine itself, with the caller's environment.
 
-    Errors: `UsageError` (code `program-without-image`) for another machine.
+    Errors: `UsageError` (code `program-without-image`) for another machine, and with a *runtime*.
     """
     from gpubind.image.open import host_as_image
     from gpubind.rules.preflight import preflight
 
-    if host.local is None or host.driver.root != host.local.root:
-        why = "a program is looked for on this machine or in an image, and a recorded host has no programs"
+    if runtime is not None or host.local is None or host.driver.root != host.local.root:
+        why = "without an image, a program is looked for on this machine, where it runs without a container"
         raise UsageError("program-without-image", "--program needs --image here", why=why)
     environ = environ_of(host)
     mounts = make_base_mounts((), environ, working_directory(environ) or "")
@@ -330,7 +333,9 @@ def _require_matching_host(host: Host, plan: Plan) -> None:
 
 
 def _default_mounts(plan: Plan, host: Host) -> Optional[UserMounts]:
-    """Return the mounts of the `DEFAULT_RUNTIME`: home, working directory and /tmp."""
+    """Return the mounts of the `DEFAULT_RUNTIME` here: home, working directory and /tmp; None for another machine."""
+    if host.local is None:
+        return None
     environ = environ_of(host)
     places: dict[str, str] = {name: environ[name] for name in ("HOME", "PWD") if name in environ}
     usual = RUNTIMES[DEFAULT_RUNTIME]

@@ -37,8 +37,9 @@ def check(
 ) -> None:
     """Say before a job starts what will not work, and what to do.
 
-    Without --image: what is wrong with this host. With it: whether the image will run here. Nothing is started, unless
-    --try asks for a container in which the image's own loader and the driver say whether that is so.
+    With --image: whether the image will run here. Without: what is wrong with this host; with --program, whether that
+    program will run on it without a container. Nothing is started, unless --try asks for a container in which the
+    image's own loader and the driver say whether that is so.
     """
     from gpubind.api.check import check_each
     from gpubind.cli.output import progress, report_memo, write_document
@@ -232,7 +233,7 @@ COMMANDS = {
             declared.IMAGE._replace(help=declared.IMAGE_HELP + _EACH, is_repeatable=True),
             Option(
                 "--program PATH",
-                "Also check the program that will run, as it is found in the container.",
+                "Also check the program that will run: in the container; without --image, on this machine.",
                 "The image",
             ),
             Option(
@@ -291,6 +292,7 @@ COMMANDS = {
         common=("--nv", "--caps", "--gpus", "--image", "--program"),
         examples=(
             ("ask whether an image will run here", "gpubind check --nv --image app.sif --program /opt/app/solve"),
+            ("the same for a program without a container", "gpubind check --nv --program python"),
             ("in CI, without a host", "gpubind check --image app.sif --require policy.toml"),
             ("in one line, for a scheduler", "gpubind check --nv --gpus all --format slurm"),
         ),
