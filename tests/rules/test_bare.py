@@ -21,7 +21,7 @@ from tests.rules.cases_image import HOST
 from tests.support.driver import host
 from tests.support.elf import elf
 from tests.support.images import glibc
-from tests.support.trees import File, Item, Link, Spec
+from tests.support.trees import File, Item, Link
 
 SOLVE = "/opt/solve"
 PYTHON = "/venv/bin/python"
@@ -32,7 +32,7 @@ VENV: dict[str, Item] = {
 }
 
 
-def bare_check(spec: Spec, program: str, environ: Mapping[str, str] = {}) -> list[Finding]:
+def bare_check(spec: Mapping[str, Item], program: str, environ: Mapping[str, str] = {}) -> list[Finding]:
     """The findings about *program* on a machine with a driver and *spec*, of which the image is not one."""
     machine = host(*HOST, glibc(), spec)
     machine.local, machine.task = machine.driver, {"PATH": "/usr/bin", **environ}
@@ -56,7 +56,7 @@ def test_what_a_program_lacks_is_missing_on_this_machine() -> None:
 
 
 def test_the_callers_library_path_is_searched() -> None:
-    spec = {
+    spec: dict[str, Item] = {
         SOLVE: File(elf(kind=2, needed=("libcudnn.so.9", "libc.so.6")), 0o755),
         "/modules/cudnn/lib/libcudnn.so.9": elf(soname="libcudnn.so.9", needed=("libc.so.6",)),
     }
