@@ -118,7 +118,7 @@ def _runs_nowhere(host: Tree, file: HostFile, image: Loader, facts: ImageFacts) 
         family = facts.libc_family if fault is None else "damaged"
         return Unfit("no-libc", library=fault, image_has=family if facts.has_root else "no-root")
     if is_companions and image.for_arch(ident.arch).glibc is None:
-        return Unfit("no-libc", needed=ident.arch, image_has="glibc")
+        return Unfit("no-libc", needed=ident.arch)
     return None
 
 

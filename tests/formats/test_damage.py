@@ -211,6 +211,18 @@ def tar_cases() -> Cases:
         "one line of two": b"1\n5\n",
         "20 digits": b"1\n" + b"9" * 20 + b"\n1\n",
     }
+    fields = {"mode": 100, "uid": 108, "gid": 116, "size": 124, "major": 329, "minor": 337}
+
+    def with_field(at: int, flag: bytes = b"0", text: bytes = b"x") -> bytes:
+        changed = bytearray(info("x", b"3" if at in (329, 337) else flag).tobuf())
+        changed[at : at + len(text)] = text
+        changed[148:156] = b"%06o\0 " % (sum(changed) - sum(changed[148:156]) + 256)
+        return bytes(changed)
+
+    headers.update((f"a {name} of no digits", with_field(at)) for name, at in fields.items())
+    headers["a sparse size of no digits"] = with_field(483, b"S")
+    headers["a sparse file with more of its map"] = with_field(482, b"S", b"\1")
+    headers["a prefix"] = with_field(345, text=b"p")
     return [
         *of(tar.parse_tar_header, headers),
         *of(tar.parse_pax, attributes),
@@ -582,6 +594,14 @@ def driver_cases() -> Cases:
             },
         ),
         *of(
+            cdi.parse_cdi,
+            {
+                "a device without any name": b'{"cdiVersion": "1.1.0", "kind": "a/b", "devices": [{}]}',
+                "nothing but a kind": b'{"kind": "a/b"}',
+                "nothing but a version": b'{"cdiVersion": "1.1.0"}',
+            },
+        ),
+        *of(
             cdi.parse_cdi_name,
             {
                 "no equals sign": "a.b/c",
@@ -669,7 +689,7 @@ def cache_of(count: int) -> bytes:
 def outcome(case: Case) -> str:
     """What a case gives: the error with all its fields, or the start of the value."""
     try:
-        return f"read: {case()!r:.70}"
+        return f"read: {case()!r:.250}"
     except GpubindError as error:
         return "; ".join(filter(None, (str(error), error.why, error.hint)))
 

@@ -13,7 +13,20 @@ import pytest
 
 from gpubind.errors import GpubindError
 from gpubind.formats.archive import magic, oci, sif, squashfs, tar
-from gpubind.formats.driver import cuda_packages, engines, filelist, gpu_names, kernel, mknod, neo, nvidia_smi, vaapi
+from gpubind.formats.driver import (
+    cdi,
+    cuda_packages,
+    engines,
+    filelist,
+    gpu_names,
+    icd,
+    kernel,
+    mknod,
+    neo,
+    nvidia_smi,
+    vaapi,
+)
+from gpubind.formats.driver import names as names_module
 from gpubind.formats.driver.acl import parse_acl
 from gpubind.formats.driver.amdgpu_ids import name_in
 from gpubind.formats.driver.liblist import entry_kind, library_stem
@@ -350,6 +363,16 @@ def drivers() -> Rows:
         *each(entry_kind, ["libx.so", "/usr/libx.so.1", "/usr/x", "x"]),
         *each(library_stem, ["libcuda.so.1", "libcuda"]),
         *each(nvidia_smi.parse_gpu_rows, [smi]),
+        ("257 lines", len(nvidia_smi.parse_gpu_rows("".join(f"{number}, GPU-a, , x\n" for number in range(257))))),
+        (
+            "257 answers",
+            len(
+                nvidia_smi.parse_capabilities(
+                    "".join(f"0:{n // 256:02x}:{n % 256:02x}.0, 8\n".replace("0:", "0000:", 1) for n in range(257))
+                )
+            ),
+        ),
+        ("companions", [str(companion) for companion in names_module.COMPANIONS]),
         *each(nvidia_smi.parse_capabilities, ["00000000:01:00.0, 8.6\nx, 1\n"]),
         *each(parse_failure, answers),
         *each(parse_list, [listed]),
@@ -425,6 +448,42 @@ def drivers() -> Rows:
         *each(vaapi.lacks_xe, [b"INTEL_XE_BUFMGR_DEBUG", b""]),
         *each(vaapi.maps_xe, [b"xe\0", b"xe"]),
     ]
+
+
+def specs() -> Rows:
+    """CDI specs with every field, and ICD manifests."""
+    node = {"path": "/dev/x", "hostPath": "/h", "type": "c", "major": 1, "minor": 2, "fileMode": 3, "permissions": "r"}
+    rdt = {"closID": "c", "l3CacheSchema": "l", "memBwSchema": "m", "schemata": ["s"], "enableMonitoring": True}
+    hook = {"hookName": "prestart", "path": "/p", "args": ["a"], "env": ["A=b"], "timeout": 4}
+    whole = {
+        "env": ["A=b"],
+        "deviceNodes": [{**node, "uid": 4, "gid": 5}, {"path": "/dev/y"}],
+        "netDevices": [{"hostInterfaceName": "h", "name": "n"}],
+        "hooks": [hook, {"hookName": "poststop", "path": "/q"}],
+        "mounts": [{"hostPath": "/h", "containerPath": "/c", "options": ["ro"], "type": "bind"}],
+        "intelRdt": rdt,
+        "additionalGids": [6],
+    }
+    head = {"cdiVersion": "v1.1.0", "kind": "a.b/c", "annotations": {"k": "v"}, "containerEdits": whole}
+    device = {"name": "d", "annotations": {"x": "y"}, "containerEdits": {"env": ["A=b"]}}
+    text = json.dumps({**head, "devices": [device]}).encode()
+    yield from cdi.parse_cdi(text)._asdict().items()
+    for name in cdi._HOOK_NAMES:
+        yield name, cdi.parse_cdi(text.replace(b"prestart", name.encode())).edits.hooks[0].hook_name
+    for letter in ("b", "c", "u", "p"):
+        yield letter, cdi.parse_cdi(text.replace(b'"type": "c"', f'"type": "{letter}"'.encode())).edits.nodes[0]
+    yield "sources", [one.source for one in cdi.parse_cdi(text).edits.nodes]
+    yield from each(cdi.is_device_name, ["0", "a:b", "-", "a-"])
+    yield "kinds", cdi.KINDS
+    manifests = [
+        b'{"file_format_version": "1.0.0", "ICD": {"library_path": "a.so", "api_version": "1"}}',
+        b'{"layer": {"library_path": "b.so"}, "layers": [{"library_path": "c.so"}, {"library_path": 1}, 2], "ICD": 3}',
+        b" a.so \n\n",
+    ]
+    for data in manifests:
+        manifest = icd.parse_icd(data)
+        yield data, manifest
+        yield "with other paths", icd.with_library_paths(manifest, {"a.so": "/x", "c.so": "/y"})
 
 
 def gpu_code() -> Rows:
@@ -729,6 +788,7 @@ TABLES = {
     "texts": texts,
     "loaders": loaders,
     "registrations": registrations,
+    "specs": specs,
 }
 
 

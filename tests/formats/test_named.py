@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import struct
 
 import pytest
 
 from gpubind.errors import FormatError
 from gpubind.formats.elf import named
+from gpubind.formats.elf.dynamic import find_sections
 from gpubind.formats.elf.named import DlopenNames, parse_named_libraries
 from tests.support.elf import elf
 
@@ -88,3 +90,14 @@ def test_the_constants_are_whole_or_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     assert named.read_constants(io.BytesIO(elf("libx.so"))) == b""
     monkeypatch.setattr(named, "READ_LIMIT", 4)
     assert named.read_constants(io.BytesIO(whole)) is None
+
+
+def test_a_file_that_ends_within_its_constants_says_so() -> None:
+    data = elf("libx.so", more={".rodata": bytes(64)})
+    start = find_sections(io.BytesIO(data), (".rodata",))[".rodata"].offset
+    larger = data.replace(struct.pack("<QQ", start, 64), struct.pack("<QQ", start, 1 << 20))
+    assert parse_named_libraries(io.BytesIO(larger)) == DlopenNames((), None, None, 1 << 20)
+    larger = data.replace(struct.pack("<QQ", start, 64), struct.pack("<QQ", start, named.STEP + 1))
+    assert parse_named_libraries(io.BytesIO(larger)).unread == "it ends within its constants"
+    assert named.read_constants(io.BytesIO(larger)) is None
+    assert named.read_first_code(io.BytesIO(elf("libx.so", more={".text": b"1"}))) == b"1"

@@ -101,6 +101,8 @@ LIBRARIES: Spec = {
     f"{USR}/libb.so.1": elf("libb.so.1", needed=("libc.so.6",), needs={"libc.so.6": ("GLIBC_2.38", "GLIBC_2.17")}),
     f"{USR}/libtext.so.1": b"INPUT(libb.so.1)" * 9,
     f"{USR}/libempty.so.1": b"",
+    f"{USR}/lib63.so.1": b"t" * 63,
+    f"{USR}/lib64.so.1": b"t" * 64,
     f"{USR}/libcut.so.1": elf("libcut.so.1", needed=("libb.so.1",))[:120],
     f"{USR}/libother.so.1": elf("libother.so.1", machine=AARCH64),
     f"{USR}/libdir.so.1": Dir(),

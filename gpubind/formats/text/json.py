@@ -39,7 +39,7 @@ def parse_json(data: bytes, limit: int, kind: Format, *, allow_surrogates: bool 
     except UnicodeDecodeError as error:
         raise kind.damaged("not UTF-8", f"byte {error.start}") from error
     except ValueError as error:
-        raise kind.damaged(str(error)[:200], f"byte {getattr(error, 'pos', 0)}") from error
+        raise kind.damaged(str(error), f"byte {getattr(error, 'pos', 0)}") from error
 
 
 def parse_exact_json(data: bytes, limit: int, kind: Format) -> Any:
@@ -68,7 +68,7 @@ def parse_exact_json(data: bytes, limit: int, kind: Format) -> Any:
     except UnicodeEncodeError as error:
         raise kind.damaged("half of a surrogate pair in a string") from error
     except ValueError as error:
-        raise kind.damaged(str(error)[:200]) from error
+        raise kind.damaged(str(error)) from error
     return value
 
 
