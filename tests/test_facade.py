@@ -17,17 +17,20 @@ from typing import Any
 import pytest
 
 import gpubind
+from gpubind.api.diff import DiffRequest, compare_named
+from gpubind.api.links import LinksRequest, links
 from gpubind.documents.diff.text import diff_document
 from gpubind.documents.notebook import Findings
 from gpubind.errors import FormatError, UsageError
 from gpubind.machine.budget import BOUNDS
 from gpubind.model import CAPABILITIES, DEFAULT_CAPABILITIES, ContainerPath, CudaNote, Request
 from gpubind.model.data import BUNDLED_HOSTS, read_data
+from gpubind.planner.planning import PlanQuery
 from gpubind.planner.request import validate_request
 from tests.support.commands import gpubind as command
 from tests.support.driver import host, kernel, rhel
 from tests.support.elf import elf
-from tests.support.golden import assert_fits
+from tests.support.golden import GOLDEN, assert_fits, assert_golden
 from tests.support.images import glibc, image
 from tests.support.trees import File, Spec, make_tree
 
@@ -597,6 +600,47 @@ def test_an_argument_of_another_type_is_wrong_use(misuse: str) -> None:
         MISUSE[misuse]()
     assert caught.value.code == "wrong-type"
     assert " wants a" in caught.value.what
+    assert_golden(GOLDEN / "library_errors.md", in_full(caught.value), part=misuse)
+
+
+CHOSEN = gpubind.plan(HOST, Request(vendors=("nvidia",), gpus="0"), start=START)
+ISOLATED = gpubind.open_runtime(HOST, "apptainer", ["--contain"])
+IN_RECORD = "debian13-nvidia550"
+REFUSED: dict[str, Callable[[], object]] = {
+    "check of a program without an image": lambda: gpubind.check(HOST, PLAN, program="/bin/sh"),
+    "report on an unknown code": lambda: gpubind.report(HOST, PLAN, only=["uvm-mising"]),
+    "report with an unknown severity": lambda: gpubind.report(HOST, PLAN, severities={"uvm-missing": "warnin"}),
+    "trial on a record": lambda: gpubind.check(HOST, PLAN, try_=True, backend="apptainer"),
+    "render for another layout": lambda: gpubind.render(PLAN, "apptainer", host=HOST),
+    "render as a document for another layout": lambda: gpubind.render(PLAN, "cdi"),
+    "render for another runtime": lambda: gpubind.render(PLAN, "podman", start=START, host=HOST),
+    "render as an unknown form": lambda: gpubind.render(PLAN, "apptainerr", host=HOST),
+    "render as a misspelt document": lambda: gpubind.render(PLAN, "kubernetess"),
+    "words for another layout": lambda: gpubind.words(PLAN, START),
+    "words for a choice in another dev": lambda: gpubind.words(CHOSEN, ISOLATED),
+    "start on a record": lambda: gpubind.start("x.sif", host=HOST),
+    "wrap with a host and an environment": lambda: gpubind.wrap(["apptainer"], host=HOST, environ={}),
+    "links of no program": lambda: links(LinksRequest(" ", HOST)),
+    "links of a program that a record lacks": lambda: links(LinksRequest("/usr/bin/nosuch", HOST)),
+    "links of a library that a record lacks": lambda: links(LinksRequest("libnosuch.so.1", HOST)),
+    "links of a directory": lambda: links(LinksRequest("/usr/bin", HOST)),
+    "links in an image": lambda: links(LinksRequest("nosuch", HOST, PlanQuery(), image(glibc()), "x.sif")),
+    "diff of one host": lambda: compare_named(DiffRequest((IN_RECORD,))),
+    "layout of an unknown form": lambda: gpubind.open_layout(HOST, "apptainer"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_library_refuses_has_a_whole_error(name: str) -> None:
+    with pytest.raises(gpubind.GpubindError) as caught:
+        REFUSED[name]()
+    assert_golden(GOLDEN / "library_errors.md", in_full(caught.value), part=name)
+
+
+def in_full(error: gpubind.GpubindError) -> str:
+    """Every text of *error*, for a golden file."""
+    texts = {name: getattr(error, name) for name in ("what", "where", "why", "hint")}
+    return f"\n{error.code}\n\n" + "".join(f"- {name}: {text}\n" for name, text in texts.items() if text)
 
 
 def test_every_function_of_the_library_is_held_to_its_types() -> None:
