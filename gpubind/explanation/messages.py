@@ -633,7 +633,7 @@ def nearest_messages(seen: Iterable[str], count: int = 2) -> tuple[str, ...]:
             for line in lines:
                 common = _weight(line & query_words, frequency)
                 share = min(common / rare / 2, common / _weight(line, frequency)) if common else 0.0
-                best[message] = max(best.get(message, 0.0), share)
+                best[message] = max(best.get(message, share), share)
     ranked = sorted(best, key=lambda message: -best[message])
     return tuple(message for message in ranked[:count] if best[message] >= 0.25)
 

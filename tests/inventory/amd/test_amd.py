@@ -143,6 +143,18 @@ def test_a_dependency_under_two_names_is_one_file_of_both() -> None:
         assert (file.kind, file.vendor, file.group, file.arch) == ("library", "amd", "rocm", "x86_64")
 
 
+def test_a_program_comes_with_its_dependencies_and_a_loader_of_all_vendors_without() -> None:
+    spec = {
+        **debian(),
+        "/usr/bin/rocminfo": elf(kind=2, needed=("libof-program.so.1",)),
+        f"{LIB}/libof-program.so.1": elf("libof-program.so.1"),
+        f"{LIB}/libOpenCL.so.1": elf("libOpenCL.so.1", needed=("libof-loader.so.1",)),
+        f"{LIB}/libof-loader.so.1": elf("libof-loader.so.1"),
+    }
+    found = names(planned({**spec, **cached(spec, LIB)}, kernel()))
+    assert ("libof-program.so.1" in found, "libof-loader.so.1" in found) == (True, False)
+
+
 def test_a_dependency_of_another_release_is_rejected() -> None:
     runtime = elf("libhsa-runtime64.so.1", needed=("libodd.so.1",), runpath="/opt/rocm-6.2.4/lib")
     other = "/opt/rocm-6.2.4/lib/libodd.so.1"

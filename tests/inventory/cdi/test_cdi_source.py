@@ -202,6 +202,21 @@ def test_nodes_are_left_out_even_where_the_driver_tells_of_no_gpu() -> None:
     assert ("/dev/nvidia0" in targets, "/dev/nvidia1" in targets) == (True, False)
 
 
+def test_a_gpu_that_the_chosen_devices_do_not_mean_is_left_out_with_its_findings() -> None:
+    odd: Spec = {"/dev/nvidia1": Node("char", 99, 1)}
+    on = host(rhel(), kernel(gpus=3), odd, {"/etc/cdi/a.json": spec("0", "1", "2", mounts=driver(rhel()))})
+    of = made(on, f"{GPU}=0", f"{GPU}=2")
+    assert [(gpu.index, gpu.chosen) for gpu in of.gpus] == [(0, True), (1, False), (2, True)]
+    told = [
+        (d.verdict, d.step, d.detail, d.path, d.named_by, d.named_at) for d in of.decisions if d.rule == "not-chosen"
+    ]
+    location = f"{GPU}=0, {GPU}=2"
+    detail = f"not among the devices of {location}"
+    assert told == [("left-out", "search", detail, "/dev/nvidia1", "cdi", location)]
+    assert findings(of, "device-number") == []
+    assert [one.subject for one in findings(made(on, f"{GPU}=1"), "device-number")] == ["/dev/nvidia1"]
+
+
 def test_a_device_needs_a_qualified_name() -> None:
     with pytest.raises(UsageError) as caught:
         made(host(rhel(), kernel()), "0")
