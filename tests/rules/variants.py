@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from gpubind.model.requirements import Expectation
 from gpubind.model.trial import Prediction, Trial, TrialOutcome
+from tests.rules.cases_amd import amd
+from tests.rules.cases_engines import (
+    DOCKER,
+    ENFORCING,
+    PODMAN,
+    PODMAN_HOOK,
+    PROGRAM,
+    TOOLKIT,
+    config,
+    daemon,
+    on,
+    versions,
+)
 from tests.rules.cases_host import (
+    cdi,
     healthy,
     information,
     mig,
@@ -24,12 +38,13 @@ from tests.rules.situations import Situation
 from tests.support.elf import elf, stub
 from tests.support.images import glibc, image, image_with_bytes, sandbox
 from tests.support.starts import bringing
-from tests.support.trees import File
+from tests.support.trees import Dir, File
 
+GONE = {"nvidia": {"path": "/opt/nvidia-container-runtime"}}
 GRAPHICS_TOO = {"caps": ("compute", "utility", "graphics")}
 MANY = ("libcuda", "libnvidia-ml", "libnvidia-ptxjitcompiler", "libnvidia-opticalflow")
 OPENS_NGX = image_with_bytes(program(more={".rodata": b"\0libnvidia-ngx.so.1\0"}))
-PROGRAM = Prediction("program", "/opt/none", ("/opt/none",), False, "there is no such file")
+LACKED = Prediction("program", "/opt/none", ("/opt/none",), False, "there is no such file")
 CUINIT = Prediction("driver", "cuInit", ("/usr/bin/python3",), False, "uvm-missing: there is no /dev/nvidia-uvm")
 
 
@@ -46,6 +61,23 @@ VARIANTS: dict[str, Situation] = {
         backend="apptainer",
     ),
     "expected-gpus: more": Situation(healthy(gpus=3), expected=(Expectation(gpus=(("NVIDIA A100", 2),)),)),
+    "cdi-disabled: by a setting": on(DOCKER, cdi(), daemon(features={"cdi": False})),
+    "cdi-not-read: by docker": on(DOCKER, cdi(), daemon(cdi_spec_dirs=["/srv/cdi"]), **versions()),
+    "expected-gpus: of any model": Situation(healthy(gpus=1), expected=(Expectation(gpus=(("", 2),)),)),
+    "expected-partition: none": Situation(healthy(), expected=(Expectation("node.toml", partitions=("SPX", "NPS1")),)),
+    "gpu-runtime-missing: default": on(DOCKER, daemon(data_root="/x", default_runtime="kata"), backend="docker"),
+    "gpu-runtime-missing: every": on(DOCKER, daemon(default_runtime="nvidia", runtimes=GONE), backend="docker"),
+    "gpu-runtime-missing: program": on(DOCKER, daemon(runtimes=GONE)),
+    "kfd-missing: node": amd(lacks=("/dev/kfd", "/sys/class/kfd", "/sys/devices/virtual/kfd")),
+    "library-path-order: working-directory": Situation(HOST, image(glibc(), sandbox("export LD_LIBRARY_PATH=/opt/x:"))),
+    "mps-other-user: its directory": Situation(
+        healthy({"/tmp/mps": Dir(), "/tmp/mps/nvidia-cuda-mps-control.pid": "1\n"}),
+        facts={"environ": {"CUDA_MPS_PIPE_DIRECTORY": "/tmp/mps"}},
+    ),
+    "selinux-devices: of docker": on(DOCKER, ENFORCING, daemon(selinux_enabled=True)),
+    "stub-in-image: libcuda.so": Situation(HOST, image(glibc(), {"/usr/lib/libcuda.so": stub()})),
+    "toolkit-cgroups: rootless": on(PODMAN, PODMAN_HOOK, TOOLKIT, config("")),
+    "toolkit-missing: base": on(DOCKER, {"/usr/bin/nvidia-container-runtime": PROGRAM}),
     "fabric-manager-missing: by-its-directory": Situation(healthy({"/proc/driver/nvidia-nvswitch/devices/0": ""})),
     "framework-library: two": Situation(HOST, image(broken_torch("11.8"))),
     "gpu-excluded: last": Situation(healthy(information(excluded="Yes"), gpus=1)),
@@ -65,8 +97,8 @@ VARIANTS: dict[str, Situation] = {
         image(glibc("2.36")),
         {"like": "apptainer"},
     ),
-    "prediction-wrong: program-found": answered(TrialOutcome(PROGRAM, True, "")),
-    "prediction-wrong: program-missing": answered(TrialOutcome(PROGRAM._replace(succeeds=True), False, "no such file")),
+    "prediction-wrong: program-found": answered(TrialOutcome(LACKED, True, "")),
+    "prediction-wrong: program-missing": answered(TrialOutcome(LACKED._replace(succeeds=True), False, "no such file")),
     "prediction-wrong: driver-works": answered(TrialOutcome(CUINIT, True, "devices: 2")),
     "prediction-wrong: driver-fails": answered(TrialOutcome(CUINIT._replace(succeeds=True), False, "999")),
     "program-library-missing: packaged": runs(program(needed=("libOpenCL.so.1",))),
