@@ -93,6 +93,8 @@ class Case(NamedTuple):
     writable: tuple[str, ...] = ()
     source: str = ""
     """Of the plan's program, if that has another one."""
+    mount: Mapping[str, Any] = MappingProxyType({})
+    """What else of the program's mount is another."""
     node: str = ""
     config: Mapping[str, Any] = MappingProxyType({})
     """Of the bundle, in addition to that of every bundle."""
@@ -114,6 +116,10 @@ COMMON = {
     "a path with CR LF": Case(source="/a\r\nb"),
     "a path that ends with !": Case(source="/a!"),
     "a path that is not UTF-8": Case(source="/a\udcff"),
+    "a writable directory": Case(mount={"kind": "directory", "options": (), "target": "/run/mps"}),
+    "a directory of the host's /tmp": Case(source="/tmp/mps", mount={"kind": "directory", "target": "/tmp/mps"}),
+    "a required file": Case(source="/srv2/x", mount={"required": True, "target": "/usr/share/x/y"}),
+    "a file of the C library": Case(mount={"rule": "libc"}),
     "a node with a colon": Case(node="/dev/a:b"),
     "a node at another path": Case(node="/dev/other"),
     "a sandbox": Case(files=sandbox("export LD_LIBRARY_PATH=/own CUDA_VISIBLE_DEVICES=0 C=own"), env=SETS),
@@ -154,7 +160,44 @@ ENGINE = {
         facts={"environ": {**ENVIRON, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}},
     ),
 }
+UNDECIDED = sandbox("export LD_LIBRARY_PATH=$(cat /x)")
 APPTAINER = {
+    "an instance": Case(facts={"is_entered": True}, files=sandbox("export LD_LIBRARY_PATH=/own"), env=SETS),
+    "an instance with numbers": Case(
+        ("--contain",), {"is_entered": True}, (EnvVar("CUDA_VISIBLE_DEVICES", "set", "0,1", None, "gpus"),)
+    ),
+    "an instance with the user's value": Case(
+        ("--env", "LD_LIBRARY_PATH=/mine"), {"is_entered": True}, files=UNDECIDED
+    ),
+    "an instance with the caller's value": Case(
+        facts={"is_entered": True, "environ": {"APPTAINERENV_LD_LIBRARY_PATH": "/mine:$LD_LIBRARY_PATH"}},
+        files=UNDECIDED,
+    ),
+    "a version": Case(facts={"version": (1, 4, 5)}, files=sandbox()),
+    "a version and an empty value": Case(("--env", "LD_LIBRARY_PATH="), {"version": (1, 4, 5)}, files=sandbox()),
+    "a version and a value": Case(("--env", "LD_LIBRARY_PATH=/mine"), {"version": (1, 4, 5)}, files=sandbox()),
+    "a version and a reference": Case(("--env", "LD_LIBRARY_PATH=/mine:${LD_LIBRARY_PATH}"), {"version": (1, 4, 5)}),
+    "no-eval and a value": Case(
+        ("--no-eval", "--env", "LD_LIBRARY_PATH=/mine"), files=sandbox("export LD_LIBRARY_PATH=/o")
+    ),
+    "no-eval and an unknown value": Case(("--no-eval",), files=UNDECIDED),
+    "no-eval without mount points": Case(("--no-eval", "--writable"), files=UNDECIDED),
+    "no-eval and no image": Case(("--no-eval",), has_image=False),
+    "a prefix before the image's": Case(
+        ("--env", "PREPEND_LD_LIBRARY_PATH=/p"), {"version": (1, 5, 0)}, files=sandbox()
+    ),
+    "a value that gpubind set": Case(
+        (
+            "--env",
+            "LD_LIBRARY_PATH=/a:/.singularity.d/libs:/b",
+        )
+    ),
+    "a value of the user that is not UTF-8": Case(
+        (
+            "--env",
+            "LD_LIBRARY_PATH=/a\udcff",
+        )
+    ),
     "contained": Case(("--contain",)),
     "compat": Case(("--compat",), env=SETS),
     "no-eval": Case(("--no-eval", "--cleanenv"), env=SETS, files=sandbox("export LD_LIBRARY_PATH=/own")),
@@ -232,7 +275,16 @@ OF_RUNTIME: dict[str, Mapping[str, Case]] = {
             ),
             env=SETS,
         ),
+        "the user's search path": Case(("--setenv", "LD_LIBRARY_PATH", "/mine"), env=SETS, files=sandbox("A=1")),
+        "no search path": Case(("--unsetenv", "LD_LIBRARY_PATH", "--unsetenv", "PATH"), env=SETS, files=sandbox()),
         "no variables": Case(("--setenv", "E", "1", "--clearenv", "--setenv", "LD_LIBRARY_PATH", "/mine"), env=SETS),
+        "a root that is an image": Case(
+            ("--ro-bind", "/images/test", "/", "--dev", "/dev", "--tmpfs", "/tmp"), env=SETS
+        ),
+        "a writable root": Case(("--bind", "/images/test", "/", "--proc", "/proc", "--remount-ro", "/"), env=SETS),
+        "a root of an overlay": Case(("--overlay-src", "/a", "--tmp-overlay", "/", "--dev-bind", "/dev", "/dev")),
+        "a read-only overlay": Case(("--overlay-src", "/a", "--overlay-src", "/b", "--ro-overlay", "/")),
+        "a root without variables": Case(("--ro-bind", "/images/test", "/", "--clearenv"), env=SETS),
         "a link in /etc": Case(
             files={"/etc/hosts": Link("/run/hosts"), "/etc/localtime": Link("/x")},
             facts={"files": ("/etc/hosts", "/etc/localtime", "/etc/passwd", "/etc/group")},
@@ -338,7 +390,8 @@ def small_plan(runtime: Runtime, begun: Start, case: Case) -> Plan:
     made = planned(runtime.layout(begun, is_blind=not case.has_image), files)
     names = [m for m in made.mounts if m.target.endswith((f"/{CUDA}", f"/{SMI}")) or m.target == ICD]
     mounts = tuple(
-        m._replace(source=HostPath(case.source)) if case.source and m.target.endswith(SMI) else m for m in names
+        m._replace(source=HostPath(case.source or m.source or ""), **case.mount) if m.target.endswith(SMI) else m
+        for m in names
     )
     nodes: tuple[DeviceNode, ...] = tuple(node for node in made.devices if node.target in NODES)
     if case.node:
@@ -349,14 +402,14 @@ def small_plan(runtime: Runtime, begun: Start, case: Case) -> Plan:
 
 def begin(name: str, case: Case) -> Start:
     facts = {**CALLER, **(ROOT if name == "systemd-nspawn" else {}), **case.facts}
-    restarts = facts.pop("restarts", None)
+    parts = {"restarts": facts.pop("restarts", None), "is_entered": facts.pop("is_entered", False)}
     opened = image(glibc(), case.files) if case.has_image else None
     config = {**CONFIG, **case.config}
     own = {field: config.pop(field) for field in ("directory", "is_writable") if field in config}
     bundle = parse_bundle(json.dumps(config).encode())._replace(**{"directory": "/b", "is_writable": True, **own})
     program = "docker" if name == "nerdctl" else name
     made = start(*case.arguments, program=program, tree=opened and opened.tree, bundle=bundle, **facts)
-    return made._replace(runtime=WRAPPED[name], restarts=restarts)
+    return made._replace(runtime=WRAPPED[name], **parts)
 
 
 def lines_of(name: str, case: Case) -> list[str]:
@@ -386,6 +439,9 @@ def lines_of(name: str, case: Case) -> list[str]:
     if arguments is not None:
         lines += started_lines(runtime, begun, arguments)
         lines += format_lines(PreparedStart(arguments, begun, HOST, made)) if runtime.name != "nerdctl" else []
+        if runtime.name in ("docker", "podman"):
+            devices = runtime.by_device(("n/gpu=0", "n/gpu=1"), made, begun)
+            lines += [f"by device: {line}" for line in argument_lines(devices)]
     mounts = runtime.base_mounts(made, begun)
     if mounts is not None:
         lines += [f"own mount: {bind.source} at {bind.target}" for bind in mounts.binds]
