@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
@@ -33,12 +34,12 @@ from gpubind.model.notice import Message, Notice, ignore
 from gpubind.planner.planning import PlanQuery
 from gpubind.runtimes import RUNTIMES
 from tests.launch.oci.bundles import bundle, config, machine
-from tests.support.commands import HOST
+from tests.support.commands import HOST, gpubind
 from tests.support.driver import host, rhel
 from tests.support.golden import GOLDEN, assert_golden
 from tests.support.images import glibc
 from tests.support.starts import start
-from tests.support.trees import make_tree
+from tests.support.trees import File, make_tree
 
 TEXT = {ContainerPath("/etc/a.json"): "{}"}
 
@@ -356,3 +357,47 @@ def test_the_log_of_a_runtime_is_no_link(tmp_path: Path) -> None:
     (tmp_path / "log").symlink_to(tmp_path / "elsewhere")
     log(["--log", str(tmp_path / "log")], "error", "x")
     assert os.listdir(tmp_path) == ["log"]
+
+
+LINES = (
+    "exec --backend enroot name true",
+    "exec --backend enroot --check name true",
+    "exec --backend udocker name true",
+    "exec --backend apptainer docker://name true",
+    "exec --backend apptainer --check docker://name true",
+    "exec --backend apptainer broken.sif true",
+    "exec --backend bwrap broken.sif true",
+    "exec --backend apptainer tree nonexistent",
+    "exec --backend bwrap tree nonexistent",
+    "exec --backend bwrap tree etc/os-release",
+    "exec --backend bwrap tree /usr",
+    "exec --backend bwrap --check tree nonexistent",
+    "exec --backend bwrap --require-gpu --gpus none tree sh",
+    "exec --backend bwrap --gpus 7 tree sh",
+    "exec tree sh",
+    "wrap -- apptainer exec --nv broken.sif true",
+    "wrap --require-gpu -- apptainer exec --nv broken.sif true",
+    "wrap -- apptainer exec --nv tree sh",
+    "wrap -- apptainer exec img.sif true",
+    "wrap -- env A=b apptainer exec --nv img.sif true",
+    "wrap -- podman run --rm --rootfs tree sh",
+    "wrap -- bwrap --ro-bind tree / nonexistent",
+    "wrap -- bwrap --args 3 true",
+    "wrap -- ch-run none -- true",
+    "wrap --gpus 7 -- ch-run tree -- true",
+)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_each_message_of_a_start_is_as_recorded(line: str, tmp_path: Path) -> None:
+    make_tree(tmp_path / "driver", rhel())
+    make_tree(tmp_path / "tree", {**glibc(), "/usr/bin/sh": File(b"#!/bin/true\n", 0o755)})
+    (tmp_path / "broken.sif").write_bytes(bytes(32) + b"SIF_MAGIC\0" + bytes(200))
+    bin_ = Bench(tmp_path, {}).programs("apptainer", "podman", "docker", "bwrap", "ch-run", "enroot", "udocker")["PATH"]
+    command, *words = line.split()
+    roots = ("--dry-run", "--root", f"{tmp_path}/driver", "--dev-root", f"{tmp_path}/driver")
+    done = gpubind(command, *roots, *words, env={"PATH": bin_, "HOME": str(tmp_path)}, cwd=tmp_path)
+    first = "".join(done.stdout.splitlines(keepends=True)[:1])
+    text = f"{done.returncode}\n{done.stderr}{first}".replace(str(tmp_path), "/TOP")
+    name = re.sub("[^a-z0-9]+", "-", line)
+    assert_golden(GOLDEN / "starts" / f"{name}.txt", text)
