@@ -689,9 +689,10 @@ def cache_of(count: int) -> bytes:
 def outcome(case: Case) -> str:
     """What a case gives: the error with all its fields, or the start of the value."""
     try:
-        return f"read: {case()!r:.250}"
+        return f"read: {case()!a:.250}"
     except GpubindError as error:
-        return "; ".join(filter(None, (str(error), error.why, error.hint)))
+        text = "; ".join(filter(None, (str(error), error.why, error.hint)))
+        return text.encode("ascii", "backslashreplace").decode()
 
 
 @pytest.mark.parametrize("name", FORMATS)

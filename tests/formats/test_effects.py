@@ -35,6 +35,7 @@ from gpubind.formats.driver.nvidia_cli import list_argv, parse_failure, parse_li
 from gpubind.formats.driver.registration import ENGINES, Registration, is_ours, members
 from gpubind.formats.elf.elf import is_glibc_file, is_loader, split_library_path
 from gpubind.formats.gpucode import hip
+from gpubind.formats.text.json import parse_json, written_like
 from gpubind.formats.text.requirements import parse_policy
 from gpubind.formats.text.shell import Exports, parse_exports
 from gpubind.formats.text.yaml import parse_yaml
@@ -44,6 +45,7 @@ from gpubind.loader.musl import is_provided_by_musl
 from gpubind.loader.python import PYTHON
 from gpubind.loader.search import LoadFailure, newest_version, version_prefix
 from gpubind.loader.verdict import Conflict, Unfit
+from tests.formats.test_damage import FORMAT
 from tests.formats.test_sycl import archive, code
 from tests.formats.test_tar import info
 from tests.support.golden import GOLDEN, assert_golden
@@ -125,6 +127,14 @@ def archives() -> Rows:
         *each(magic.is_sif, [bytes(32) + b"SIF_MAGIC\0", b"SIF_MAGIC\0"]),
         *each(magic.is_squashfs, [b"hsqs", b"sqsh"]),
         *each(oci.is_layer_type, types),
+        *each(oci.parse_inspected, [b"[{}]"]),
+        *each(
+            lambda data: oci.parse_inspected(data).layers,
+            [
+                b'[{"GraphDriver": {"Name": "overlay", "Data": {"UpperDir": "/u"}}}]',
+                b'[{"GraphDriver": {"Name": "overlay"}}]',
+            ],
+        ),
         *each(layers, ["overlay", "overlay2", "fuse-overlayfs", "vfs", ""]),
         *each(lambda one: (one, one.names, one.path), index),
         *each(file_system, range(8)),
@@ -658,7 +668,19 @@ def texts() -> Rows:
         made = parse_exports(text, before)
         return dict(made.env), sorted(made.exported), sorted(made.unknown), made.is_unknown
 
+    surrogates = [
+        b'"\\ud800"',
+        b'{"\\udcff": ["\\ud83d\\ude00"]}',
+        b'"x"',
+        b"123456789012345678901",
+        b"12345678901234567890",
+    ]
+    likes = ['{"a": 1}', '{"a":1}\n', '{\n  "a": 1\n}\n', '{\r\n\t"a": 1}', "{}"]
     return [
+        *each(lambda data: parse_json(data, 99, FORMAT), surrogates),
+        *each(lambda data: parse_json(data, 99, FORMAT, allow_surrogates=True), surrogates),
+        *each(parse_yaml, surrogates[1:3]),
+        *each(lambda like: written_like({"a": ["\u00e9"], "b": {}}, like), likes),
         *each(lambda text: parse_yaml(text.encode()), [*words, *numbers, *merged]),
         *each(exports, scripts),
         *each(before.is_known, known),
@@ -731,7 +753,7 @@ def loaders() -> Rows:
         *each(is_provided_by_musl, files),
         *(
             (row, hwcaps_subdirectories(*row, None))
-            for row in product(machines, (None, "2.32", "2.33", "2.36", "2.37"))
+            for row in product(machines, (None, "2.32", "2.33", "2.36", "2.36.1", "2.37"))
         ),
         *each(lambda machine: platforms(machine, None), machines),
         *each(lambda failure: failure.message, failures),
@@ -796,5 +818,5 @@ TABLES = {
 def test_each_row_has_its_effect(name: str) -> None:
     text = io.StringIO()
     for value, effect in TABLES[name]():
-        text.write(f"{value!r:.300} -> {effect!r:.900}\n")
+        text.write(f"{value!a:.300} -> {effect!a:.900}\n")
     assert_golden(GOLDEN / "effects" / f"{name}.txt", text.getvalue())

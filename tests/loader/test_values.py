@@ -123,6 +123,8 @@ def loads() -> Rows:
         "/p/lib.so": elf("lib.so", needed=("libstack.so.1",)),
         "/p/run": elf(kind=2, needed=("libstack.so.1",), interpreter=f"/lib64/{LOADER}"),
         "/p/text": b"text",
+        "/p/renamed": elf("self.so", needed=("self.so",)),
+        "/p/nameless.so": elf(None, needed=("nameless.so",)),
     }
     preload = EnvVar("LD_PRELOAD", "set", "/opt/libpre.so:libgone.so libb.so.1", ":", "user")
     for version, env in (("2.36", ()), ("2.41", (preload,))):
@@ -142,8 +144,17 @@ def loads() -> Rows:
         yield "as the host's", linked_files(made, ["/p/lib.so"], "host")
         tree = recorded_tree({"/x.so": elf("x.so", needed=("libb.so.1", "libn.so"), needs={"libb.so.1": ("B_1",)})})
         yield "outside", linked_outside(made, tree, RootedPath("/x.so"))
-    host = recorded_tree({"/lib/libx.so.1": elf("libx.so.1", needed=("liby.so.1", "libz.so.1"))}, "/host")
-    yield "in a plan", linked_in_plan(host, [mount("libx.so.1"), mount("liby.so.1")])
+    several = tuple(
+        EnvVar("LD_PRELOAD", op, f"lib{op}.so", ":", "user") for op in ("set", "prepend", "append", "default")
+    )
+    yield (
+        "preloaded",
+        Container(image(glibc()).loader, recorded_tree({}), (), (), "", UserMounts(env=several)).preloaded,
+    )
+    host = recorded_tree(
+        {"/lib/text": b"x", "/lib/libx.so.1": elf("libx.so.1", needed=("liby.so.1", "libz.so.1"))}, "/host"
+    )
+    yield "in a plan", linked_in_plan(host, [mount("libx.so.1"), mount("liby.so.1"), mount("text")])
     roots = [RootedPath(f"{USR}/liba.so.1"), RootedPath(f"{USR}/libalias.so.1"), RootedPath("/p/none")]
     tree = recorded_tree(
         {**glibc(), **LIBRARIES, f"{USR}/liba.so.1": elf("liba.so.1", needed=("libb.so.1", "libgone.so.1"))}
@@ -295,6 +306,12 @@ USERSPACES: dict[str, Callable[[], Plan]] = {
         )
         for versions in (("V_1",), ("V_1", "V_2"), ("V_1", "V_OF_THE_IMAGE"))
     },
+    "two kinds of versions": lambda: userspace.planned(
+        userspace.host_of(
+            library(RUNTIME, "libx.so.1", needs={"libx.so.1": ("A_2", "A_3", "B_9"), "libc.so.6": ("X",)})
+        ),
+        image(glibc("2.36"), defining("libx.so.1", "A_1", "B_1")),
+    ),
     "a chain": lambda: userspace.planned(CHAIN, image(glibc("2.36"))),
     "a chain with the image's": lambda: userspace.planned(CHAIN, image(glibc("2.36"), library("libx.so.1"))),
     "the host's in any case": lambda: userspace.planned(
