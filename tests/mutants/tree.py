@@ -220,6 +220,8 @@ class Chooser:
         """Choose the tests for *mutant*: those of its module first, then of its room, the fastest first."""
         blocks = self._blocks_of(mutant)
         names = {name for name, marks in self._marks.items() if any(marks[block] for block in blocks)}
+        # Of a new file the map does not know what it runs.
+        names |= {name for name in self._changed - self._map.files.keys() if _nearness(name, mutant) < 2}
         covering = self._in_order(names, mutant)
         far = 1 if covering else 2
         near = {name for name in self._map.rows if _nearness(name, mutant) < far}
