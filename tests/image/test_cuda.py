@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Optional
+
 import pytest
 
-from gpubind.image.cuda import DIRECTORIES_LIMIT, wheel_directory_of
+from gpubind.image.cuda import DIRECTORIES_LIMIT, directories_for, needed_cuda, prefixes_of, wheel_directory_of
 from gpubind.model import ImageCuda
+from gpubind.model.cuda import frameworks
 from tests.image.cuda_trees import SITE, TREES, Installed, conda, torch, wheels
 from tests.support.images import glibc, image, sandbox
 from tests.support.trees import Dir, Link, Spec
@@ -86,3 +89,63 @@ def test_the_version_of_a_toolkit_without_its_version_files_is_that_of_its_direc
     tree: Spec = {"/usr/local/cuda": Link("cuda-13.0"), "/usr/local/cuda-13.0/lib64/libcudart.so.13": b""}
     assert every_cuda(tree) == (ImageCuda("13.0", "toolkit", "/usr/local/cuda"),)
     assert every_cuda({"/usr/local/cuda": Link("cuda-old"), "/usr/local/cuda-old/x": ""}) == ()
+
+
+PREFIXES = (
+    *("/usr", "/usr/local", "/opt", "/conda", "/miniconda3", "/venv", "/.venv", "/app/.venv", "/app/venv"),
+    *("/workspace/.venv", "/workspace/venv", "/root/.venv", "/root/miniconda3", "/root/micromamba", "/app/.pixi"),
+    *("/opt/other", "/opt/other/envs/one", "/conda/envs/one"),
+)
+
+
+def test_conda_is_found_in_each_usual_prefix() -> None:
+    tree = image(glibc()).tree
+    for prefix in PREFIXES:
+        found = every_cuda(conda(prefix, "cudatoolkit-11.8.0-h6a678d5_0"))
+        assert [(cuda.version, cuda.origin) for cuda in found] == [("11.8", "conda")], prefix
+    assert list(prefixes_of(tree, "relative/bin:/usr/sbin:/x/bin")) == ["/usr"]  # the others do not exist
+
+
+@pytest.mark.parametrize("root", ["/opt/software", "/opt/spack/opt/spack", "/spack/opt/spack"])
+@pytest.mark.parametrize("below", ["linux-zen3", "linux-ubuntu22.04-zen3/gcc-12.3.0"])
+def test_spack_installs_below_a_platform_or_a_compiler(root: str, below: str) -> None:
+    (found,) = every_cuda({f"{root}/{below}/cuda-12.4.0-l7hh5stwqzmqkwfnl7hh5stwqzmqkwfn": Dir()})
+    assert (found.version, found.origin) == ("12.4.0", "spack")
+
+
+@pytest.mark.parametrize(
+    "root", ["/opt/easybuild/software", "/easybuild/software", "/app/software", "/apps/software", "/software"]
+)
+def test_easybuild_has_a_directory_for_each_version(root: str) -> None:
+    (found,) = every_cuda({f"{root}/CUDA/12.4.0": Dir()})
+    assert (found.version, found.origin, found.where) == ("12.4.0", "easybuild", f"{root}/CUDA/12.4.0")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{}", "null", "[]", "no JSON", "[" * 60_000, '{"cuda": {}}', '{"cuda": {"version": 12}}'],
+    ids=lambda text: text[:30],
+)
+def test_a_toolkit_whose_document_is_another_has_the_version_of_its_text(text: str) -> None:
+    files: Spec = {"/usr/local/cuda/version.json": text, "/usr/local/cuda/version.txt": "CUDA Version 10.2.89\n"}
+    assert [(one.version, one.origin, one.where) for one in every_cuda(files)] == [
+        ("10.2.89", "toolkit", "/usr/local/cuda")
+    ]
+
+
+def test_a_framework_finds_libraries_beside_it_and_in_fixed_directories() -> None:
+    packages = "/venv/lib/python3.11/site-packages"
+    by_name = {framework.name: framework for framework in frameworks().values()}
+    assert directories_for(by_name["CuPy"], packages, ("/w",)) == (
+        "/usr/local/cuda/lib64",
+        "/w",
+        "/venv/lib",
+    )
+    assert directories_for(by_name["xFormers"], packages, ()) == (f"{packages}/torch/lib", "/venv/lib")
+
+
+@pytest.mark.parametrize(
+    ("versions", "needed"), [((), None), (("12.6.1", "11.8"), "12.6"), (("13",), "13"), (("1234.1",), None)]
+)
+def test_an_image_needs_the_first_of_its_cudas(versions: tuple[str, ...], needed: Optional[str]) -> None:
+    assert needed_cuda([ImageCuda(version, "pip", "/a") for version in versions]) == needed

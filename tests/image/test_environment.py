@@ -56,3 +56,28 @@ def test_a_file_that_cannot_be_read_decides_nothing() -> None:
     made = image(glibc(), spec).facts
     assert "LD_LIBRARY_PATH" not in made.env
     assert "LD_LIBRARY_PATH" in made.undecided
+
+
+def test_the_default_path_is_apptainers() -> None:
+    assert DEFAULT_PATH == "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    assert "PATH" not in facts(n90_environment="export CUDA_VERSION=1").env
+
+
+@pytest.mark.parametrize("name", ["n10_docker", "n10_docker2singularity"])
+def test_both_files_of_docker_images_are_completed(name: str) -> None:
+    assert facts(**{name: "export PATH=/opt"}).env["PATH"] == f"/opt:{DEFAULT_PATH}"
+    assert facts(**{name: "export PATH="}).env.get("PATH") is None
+    assert facts(n11_other="export PATH=/opt").env["PATH"] == "/opt"
+
+
+@pytest.mark.parametrize(("count", "known"), [(64, True), (65, False)])
+def test_files_are_read_up_to_a_number(count: int, known: bool) -> None:
+    made = facts(**{f"n{number:02}_a": "export CUDA_VERSION=1" for number in range(11, 11 + count)})
+    assert (made.env.get("CUDA_VERSION") == "1", "CUDA_VERSION" in made.undecided) == (known, not known)
+
+
+@pytest.mark.parametrize(("more", "known"), [(0, True), (1, False)])
+def test_files_are_read_up_to_a_size_in_all(more: int, known: bool) -> None:
+    text = "export CUDA_VERSION=1\n".ljust(32768, "#")
+    made = facts(n11_a=text + "#" * more, **{f"n{number:02}_a": text for number in range(12, 75)})
+    assert "CUDA_VERSION" in (made.env if known else made.undecided)

@@ -140,3 +140,52 @@ def test_a_damaged_c_library_is_not_one_that_is_absent(why: str) -> None:
     assert f"the image's glibc is unusable: {fault}" in finding.what
     assert "install" not in (finding.hint or "")
     assert {image(glibc()).facts.libc_fault, image(MUSL).facts.libc_fault, image(STATIC).facts.libc_fault} == {None}
+
+
+@pytest.mark.parametrize("name", ["bin", "etc", "lib", "lib64", "nix", "sbin", "usr"])
+def test_a_directory_with_any_of_the_usual_names_has_a_root(name: str) -> None:
+    assert image({f"/{name}": Dir()}).facts.has_root
+    assert not image({"/other": Dir()}).facts.has_root
+
+
+@pytest.mark.parametrize("shell", ["/bin/sh", "/usr/bin/env", "/bin/busybox"])
+def test_an_image_without_a_c_library_has_the_architecture_of_its_shell(shell: str) -> None:
+    assert image({shell: File(elf(kind=2, machine=183), 0o755)}).facts.arch == "aarch64"
+    assert image({"/bin/other": File(elf(kind=2, machine=183), 0o755)}).facts.arch is None
+
+
+@pytest.mark.parametrize("toolkit", ["cuda", "cuda-12.9"])
+@pytest.mark.parametrize("below", ["", "/lib.real", "/lib"])
+def test_a_compat_libcuda_is_found_where_nvidias_packages_and_images_have_it(toolkit: str, below: str) -> None:
+    directory = f"/usr/local/{toolkit}/compat{below}"
+    spec: Spec = {
+        f"{directory}/libcuda.so.1": Link("libcuda.so.575.57.08"),
+        f"{directory}/libcuda.so.575.57.08": elf("libcuda.so.1"),
+    }
+    (found,) = image(glibc(), spec).facts.compat
+    assert (found.soname, found.path, found.version) == (
+        "libcuda.so.1",
+        f"{directory}/libcuda.so.575.57.08",
+        "575.57.08",
+    )
+    (other,) = (f"/opt/compat{below}/libcuda.so.1",)
+    assert image(glibc(), {other: elf("libcuda.so.1")}).facts.compat == ()
+
+
+def test_an_images_own_libcuda_is_the_first_before_those_of_the_host() -> None:
+    own: Spec = {f"/{name}/libcuda.so.1": elf("libcuda.so.1") for name in ("a", "b")}
+
+    def found(path: str) -> object:
+        return image(glibc(), own, sandbox(f"export LD_LIBRARY_PATH={path}")).facts.own_libcuda
+
+    assert found("/none:/b:/a") == "/b/libcuda.so.1"
+    assert found("a:/a") == "/a/libcuda.so.1"
+    assert found("/.singularity.d/libs:/a") is None
+    assert found("/none") is None
+
+
+def test_an_image_says_what_it_is_in_a_line() -> None:
+    opened = image(glibc("2.36"), {"/usr/local/cuda/version.txt": "CUDA Version 10.2.89\n"})
+    assert repr(opened) == "<Image 'test': directory, x86_64, glibc 2.36, CUDA 10.2.89>"
+    assert repr(image(MUSL)) == "<Image 'test': directory, x86_64, musl>"
+    assert repr(image({"/etc/hostname": "x"})) == "<Image 'test': directory, of unknown architecture, no C library>"

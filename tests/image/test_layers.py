@@ -9,9 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from gpubind.errors import FormatError
+from gpubind.files.blob import BytesBlob
 from gpubind.image.facts import Image
+from gpubind.image.layers import LayerIndex
 from gpubind.image.open import open_image
+from gpubind.image.tar import members
 from gpubind.model import Missing
+from tests.support.elf import elf
 from tests.support.layers import LAYER, HardLink, oci_layout, tar, write
 from tests.support.trees import Dir, File, Item, Link, Node, make_tree
 
@@ -102,3 +107,51 @@ def test_what_gnu_tar_writes_is_read(tmp_path: Path) -> None:
     assert tree.read("/l") == b"a"
     assert tree.read("/usr/b") == b"b" * 1000
     assert tree.read("/sparse") == bytes(1 << 20)
+
+
+def test_names_and_paths_that_no_runtime_could_unpack_are_passed_over(tmp_path: Path) -> None:
+    fits, long = "n" * 255, "n" * 256
+    deep = "/".join(["d" * 254] * 16)  # 4079 bytes
+    layer = tar(
+        [
+            (fits, "x"),
+            (long, "x"),
+            (f"{deep}/{'e' * 16}", "x"),
+            (f"{deep}/{'e' * 17}", "x"),
+            ("l", Link("t" * 4096)),
+            ("m", Link("t" * 4097)),
+        ],
+        directories=False,
+    )
+    tree = opened(tmp_path, [layer]).tree
+    assert tree.list("/") == ("d" * 254, "l", fits)
+    assert tree.list(f"/{deep}") == ("e" * 16,)
+
+
+@pytest.mark.parametrize("limit", [9, 10])
+def test_the_names_in_all_paths_are_bounded(tmp_path: Path, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpubind.image.layers.STEPS_LIMIT", limit)
+    index = LayerIndex()
+    blob = BytesBlob(tar([(f"{'d/' * 7}f", "x")], directories=False), "x")
+    if limit == 10:
+        index.add(blob, members(blob))
+        index.add(blob, ())
+        index._count_steps(10 - index._steps)
+    else:
+        with pytest.raises(FormatError) as caught:
+            index.add(blob, members(blob))
+            index._count_steps(10 - index._steps)
+        error = caught.value
+        assert (error.code, error.what, error.where, error.place, error.why) == (
+            "image-bomb",
+            "the image has far longer paths than images do",
+            "x: more than 9 names in them",
+            "more than 9 names in them",
+            "an index of them would take too much time",
+        )
+
+
+def test_a_file_that_is_no_elf_file_is_not_read_for_its_facts(tmp_path: Path) -> None:
+    tree = opened(tmp_path, [tar({"/text": "t" * 100, "/short": "s", "/elf": elf("a.so")})]).tree
+    assert (tree.elf("/text"), tree.elf("/short")) == (Missing("unreadable", "not an ELF file"),) * 2
+    assert not isinstance(tree.elf("/elf"), Missing)

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from gpubind.planner.gpus.choice import ChosenGpu, each_gpu_once, gpus_with_mig, intersect, usable_gpus, uuids_of
+from gpubind.planner.gpus.choice import (
+    ChosenGpu,
+    GpuChoice,
+    each_gpu_once,
+    gpus_with_mig,
+    intersect,
+    usable_gpus,
+    uuids_of,
+)
 from tests.planner.gpus.hosts import HOSTS, nvidia
 from tests.support.driver import uuid
 
@@ -43,3 +51,7 @@ def test_a_gpu_in_mig_mode_goes_by_the_names_of_its_mig_devices() -> None:
 def test_excluded_gpus_are_not_there_to_be_chosen() -> None:
     assert [gpu.index for gpu in usable_gpus(nvidia(3, excluded=(1,)))] == [0, 1]
     assert not gpus_with_mig(nvidia(2))
+
+
+def test_a_choice_that_says_nothing_chooses_nothing() -> None:
+    assert tuple(GpuChoice()) == ("", None, (), False, False, False, ())
