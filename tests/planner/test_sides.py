@@ -14,6 +14,7 @@ from gpubind.planner.planning import PlanQuery, plan_host
 from tests.support import amd
 from tests.support.driver import V, cache, host, kernel, libraries
 from tests.support.elf import elf
+from tests.support.golden import GOLDEN, assert_golden
 from tests.support.images import GLVND, glibc, image
 from tests.support.trees import Spec
 
@@ -143,3 +144,23 @@ def test_what_rocm_lacks_in_an_image_says_nothing_about_another_vendors_claim_on
     assert decided[::2] == [("amd", "left-out", "dependency"), ("nvidia", "taken", "liblist")]
     assert CL[0] in [mount.soname for mount in made.mounts]
     assert "vendor-neutral-missing" not in [finding.code for finding in made.findings]
+
+
+def told(row: Row) -> list[str]:
+    """The Decisions and findings about the group of *row*: every field."""
+    field = "userspace" if row.group == "rocm" else "vendor_neutral"
+    made = planned(row.group, row.image, row.refused, **{field: row.asked})
+    lines = [
+        f"{one.verdict} {one.rule} {one.step} {one.subject}: {one.detail}"
+        for one in made.decisions
+        if one.subject.rpartition("/")[2] in MEMBERS[row.group]
+    ]
+    for one in made.findings:
+        head = f"{one.severity} {one.code} {one.subject} ({one.vendor}): {one.what}"
+        lines += [head, f"why: {one.why}", f"hint: {one.hint}", f"where: {one.where}"]
+    return lines
+
+
+def test_every_side_is_told_in_the_same_words() -> None:
+    rows = ("".join(f"{line}\n" for line in (name, *(f"    {one}" for one in told(row)))) for name, row in ROWS.items())
+    assert_golden(GOLDEN / "sides.txt", "\n".join(rows))
