@@ -28,9 +28,11 @@ from gpubind.rules.table import check
 from gpubind.runtimes.runtime import Start
 from tests.layouts.families.windows import STORE, TOLD, store, wsl
 from tests.layouts.families.windows import cache as cache_of_wsl
+from tests.rules.situations import in_full
 from tests.support import amd as amd_gpus
 from tests.support.driver import host as machine_with
 from tests.support.elf import elf
+from tests.support.golden import GOLDEN, assert_golden
 from tests.support.gpucode import container, library, library_of, module
 from tests.support.images import glibc, image_with_bytes
 from tests.support.starts import start
@@ -183,6 +185,14 @@ def findings(
     own_mounts = begun.runtime.base_mounts(made, begun._replace(tree=image.tree)) if begun else None
     found = check(preflight(on, made, image, program=program, own_mounts=own_mounts))
     return [finding for finding in found if finding.code == about]
+
+
+@pytest.mark.parametrize("name", [name for name in IMAGES if set(IMAGES[name].verdicts) != {"."}])
+def test_the_first_gpu_without_code_has_a_whole_finding(name: str) -> None:
+    row = IMAGES[name]
+    first = next(gpu for gpu, verdict in zip(GPUS, row.verdicts) if verdict != ".")
+    made = findings(host(first), opened(name), row.program)
+    assert_golden(GOLDEN / "gpu_code.md", in_full(made), part=name)
 
 
 @pytest.mark.parametrize("name", IMAGES)

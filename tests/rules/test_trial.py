@@ -16,6 +16,7 @@ from tests.rules.cases_image import HOST, LIB, SELF_MADE, needing
 from tests.rules.situations import Situation, found, started
 from tests.support.driver import V, kernel, rhel
 from tests.support.elf import elf
+from tests.support.golden import GOLDEN, assert_golden
 from tests.support.images import GCOMPAT, GLIBC, MUSL, image
 from tests.support.images import glibc as plain_glibc
 from tests.support.starts import bringing
@@ -53,6 +54,14 @@ def predicted(situation: Situation) -> dict[str, Prediction]:
 def test_a_library_of_the_plan_is_to_load_by_the_loader_of_the_images_c_library() -> None:
     made = predicted(Situation(HOST, glibc()))
     assert made[LIBCUDA] == Prediction("loads", LIBCUDA, (LOADER, "--list", LIBCUDA), True)
+
+
+def test_each_library_program_and_gpu_query_of_a_job_is_predicted() -> None:
+    opened = glibc(PYTHON, {SELF_MADE: File(elf(kind=2, interpreter=LOADER, needed=("libz.so",)), 0o755)})
+    smi: Spec = {"/usr/bin/nvidia-smi": File(elf(kind=2, interpreter=LOADER), 0o755)}
+    every = listed(Situation(healthy(smi), opened, {"caps": ("compute", "utility")}, program=SELF_MADE))
+    lines = [f"{one.kind} {one.subject}: {one.succeeds} {one.why} {one.reasons}\n    {one.words}\n" for one in every]
+    assert_golden(GOLDEN / "predictions.txt", "".join(lines))
 
 
 def test_with_gcompat_musls_loader_is_asked_and_nothing_is_promised() -> None:
