@@ -11,8 +11,9 @@ from gpubind import plan
 from gpubind.errors import UsageError
 from gpubind.host.record import RecordedRun
 from gpubind.inventory.nodes import hidden_gpus
+from gpubind.inventory.nvidia.container_cli import find_mig_names
 from gpubind.inventory.nvidia.devices import read_devices, read_mig_nodes
-from gpubind.model import Plan, Request
+from gpubind.model import MigName, Plan, Request
 from tests.support.driver import InCgroup, host, in_cgroup, kernel, rhel
 from tests.support.trees import Item, Node, Spec
 
@@ -171,3 +172,12 @@ def test_a_gpu_that_is_not_there_is_an_error_that_lists_those_that_are() -> None
     assert error.value.code == "unknown-gpu"
     assert "0000:02:00.0" in error.value.hint
     assert "0:2/0" in error.value.hint
+
+
+@pytest.mark.parametrize(("count", "known"), [(64, True), (65, False)])
+def test_sixty_four_names_are_resolved(count: int, known: bool) -> None:
+    names = [f"MIG-{number:04x}" for number in range(count)]
+    on = host(kernel(), divided(), with_spec(names[-1], 32, 33))
+    guards = read_mig_nodes(on, read_devices(on).gpus)
+    found = find_mig_names(on, Request(gpus=",".join(names)), guards, use_cli=False)
+    assert found == ((MigName(names[-1], 0, 2, 0),) if known else ())
