@@ -247,12 +247,12 @@ class SurveyedHost(Host):
         self._kept = _RecordedAnswers(), _RecordedAnswers()
         self._begin()
         self.label = host.label
-        environ = {
-            name: ":".join(part for part in value.split(":") if not is_in_a_home(part))
-            for name, value in sorted(host.environ.items())
-        }
-        libraries = split_library_path(environ.get(LIBRARY_PATH, ""))
-        environ[LIBRARY_PATH] = ":".join(part for part in libraries if part[:1] == "/" and _has_driver(host, part))
+        environ = {}
+        for name, value in sorted(host.environ.items()):
+            parts = value.split(":")
+            if name == LIBRARY_PATH:
+                parts = [part for part in split_library_path(value) if part[:1] == "/" and _has_driver(host, part)]
+            environ[name] = ":".join(part for part in parts if not is_in_a_home(part))
         self.environ = {name: value for name, value in environ.items() if value}
         self.uname, self.identity = host.uname, host.identity
         self._lists = {name: host.liblist(name) for name in LIST_FILES}

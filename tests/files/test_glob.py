@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpubind.errors import BoundError, FormatError
 from gpubind.files import glob
-from gpubind.files.glob import GLOB_LIMIT
+from gpubind.files.glob import GLOB_LIMIT, glob_or_note
 from gpubind.machine.budget import BOUNDS, VARIABLE, one_command
 from tests.support.measure import is_less_work
 from tests.support.trees import Dir, Hidden, Item, Link, make_tree, recorded_tree
@@ -152,3 +152,17 @@ def test_a_name_matches_where_fnmatch_says(pattern: str, names: list[str]) -> No
     tree = recorded_tree({"/d": Dir(), **{f"/d/{name}": b"" for name in names}})
     if pattern not in (".", ".."):
         assert list(glob(tree, f"/d/{pattern}")) == sorted(f"/d/{name}" for name in wanted)
+
+
+def test_a_pattern_lists_up_to_a_limit_of_directories() -> None:
+    spec: dict[str, Item] = {f"/d/{number}/x": b"" for number in range(GLOB_LIMIT - 1)}
+    tree = recorded_tree(spec)
+    assert len(glob(tree, "/d/*/*")) == GLOB_LIMIT - 1
+    wide = recorded_tree({**spec, "/d/more/x": b""})
+    with pytest.raises(FormatError) as caught:
+        glob(wide, "/d/*/*")
+    error = caught.value
+    why = f"it matches in more than {GLOB_LIMIT} directories"
+    assert (error.what, error.where, error.why) == ("the pattern `/d/*/*` is too wide", "/d/*/*", why)
+    assert (glob_or_note(wide, "/d/*/*"), glob_or_note(wide, "/d/*/*", "a list")) == ((), ())
+    assert wide.unseen == {"/d/*/*": why, "a list": why}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -9,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.errors import HostReadError, UnseenError
+from gpubind.errors import HostReadError, UnseenError, UsageError
 from gpubind.files.live import LiveTree
-from gpubind.model import Missing
+from gpubind.model import Missing, Stat
 from tests.support.trees import ABSENT, Fifo, Link, make_tree
 
 
@@ -132,3 +133,65 @@ def test_a_text_that_is_rewritten_while_it_is_read_is_read_again_and_an_error_if
     with pytest.raises(HostReadError) as caught:
         LiveTree(str(tmp_path)).read("/ld.so.conf")
     assert (caught.value.code, caught.value.why) == ("unreadable-file", "it was changed while it was read")
+
+
+@pytest.mark.parametrize("number", [errno.ENODATA, errno.EOPNOTSUPP])
+def test_a_node_without_an_access_control_list_has_none(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def get(path: str, name: str, *, follow_symlinks: bool) -> bytes:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "getxattr", get)
+    stat = LiveTree("/").lstat("/dev/null")
+    assert isinstance(stat, Stat)
+    assert (stat.kind, stat.major, stat.minor, stat.acl) == ("char", 1, 3, "")
+
+
+def test_an_access_control_list_that_cannot_be_read_ends_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    def get(path: str, name: str, *, follow_symlinks: bool) -> bytes:
+        assert (path, name, follow_symlinks) == ("/dev/null", "system.posix_acl_access", False)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "getxattr", get)
+    with pytest.raises(UnseenError) as caught:
+        LiveTree("/").lstat("/dev/null")
+    error = caught.value
+    hint = "gpubind takes nothing for absent that it could not look at; try again, or look at the file system"
+    assert (error.code, error.what, error.where) == ("unreadable-file", "a file cannot be read", "/dev/null")
+    assert (error.why, error.hint) == (os.strerror(errno.EIO), hint)
+
+
+def test_a_root_that_cannot_be_read_has_a_whole_message(tmp_path: Path) -> None:
+    with pytest.raises(HostReadError) as caught:
+        LiveTree(f"{tmp_path}/none")
+    error = caught.value
+    assert (error.what, error.where) == ("the root cannot be read", f"{tmp_path}/none")
+    assert (error.why, error.hint) == ("it does not exist", "give a directory")
+
+
+@pytest.mark.parametrize(("descriptors", "kept"), [(-1, 128), (16, 4), (79, 4), (80, 5), (2048, 128), (9999, 128)])
+def test_a_tree_keeps_a_part_of_the_descriptors_open(
+    descriptors: int, kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sysconf", lambda name: descriptors)
+    tree = make_tree(tmp_path, {f"/{number}/a": b"" for number in range(kept + 1)})
+    assert tree.directories_kept == kept
+    for number in range(kept):
+        assert tree.has(f"/{number}/a")
+    assert len(tree._directories) == kept
+    assert tree.has(f"/{kept}/a")
+    assert [*tree._directories] == [f"/{kept}"]
+    tree.close()
+    with pytest.raises(UsageError) as caught:
+        tree.lstat("/0/a")
+    assert (caught.value.code, caught.value.where) == ("closed", str(tmp_path))
+
+
+def test_a_closed_tree_answers_no_question(tmp_path: Path) -> None:
+    tree = make_tree(tmp_path, {"/a": b"x"})
+    assert tree.read("/a") == b"x"
+    tree.close()
+    tree.close()
+    for question in (tree.lstat, tree.stat, tree.list, tree.read, tree.readlink, tree.resolve, tree.open):
+        with pytest.raises(UsageError):
+            question("/a")  # type: ignore[operator]
+    assert tree.is_closed

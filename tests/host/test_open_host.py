@@ -7,10 +7,11 @@ from typing import Any, Optional
 
 import pytest
 
-from gpubind.errors import FormatError, GpubindError, HostReadError, UsageError
+from gpubind.errors import FormatError, GpubindError, HostReadError, NotRecordedError, UsageError
 from gpubind.host import RunResult
-from gpubind.host.open import FILE_LIMIT, open_host, read_file, read_listfile
+from gpubind.host.open import FILE_LIMIT, host_name, open_host, read_file, read_listfile
 from gpubind.host.record import RecordedList, RecordedRun, dump_record
+from gpubind.model import HostPath, Missing
 from gpubind.model.data import BUNDLED_HOSTS
 from tests.support.trees import Dir, Item, make_tree, record
 
@@ -81,3 +82,64 @@ def test_a_path_with_a_nul_byte_is_an_error() -> None:
     with pytest.raises(HostReadError) as caught:
         read_file("/a\0b", 10)
     assert caught.value.code == "unreadable-file"
+
+
+def whole(error: GpubindError) -> tuple[str, ...]:
+    return (error.code, error.what, error.where, error.why, error.hint)
+
+
+def test_errors_about_the_name_of_a_host_are_whole() -> None:
+    known = "known: debian13-nvidia550, mi300x-rocm62"
+    why = "there is no such file, and no record of that name ships"
+    assert whole(refusal("none")) == ("unknown-host", "unknown host `none`", "", why, known)
+    assert whole(refusal("mi300x-rocm6"))[4] == f"did you mean `mi300x-rocm62`? {known}"
+    what = "--root and --dev-root cannot be used with --host"
+    assert whole(refusal("x", "/")) == ("host-with-root", what, "", "a record has the roots that it was made with", "")
+    why = "it does not exist"
+    assert whole(refusal("./none"))[:3] == ("unreadable-file", "a file cannot be read", "./none")
+
+
+@pytest.mark.parametrize(
+    ("host", "hostname", "name"),
+    [
+        *(("/a/gpu1.json", None, "gpu1"), ("/a/gpu1.json", "node7", "node7"), ("gpu1", None, "gpu1")),
+        *(("/a/b.json/", None, "b"), ("x.json.json", None, "x.json"), (".json", None, ".json")),
+    ],
+)
+def test_a_host_is_called_by_its_name_or_that_of_its_file(host: str, hostname: Optional[str], name: str) -> None:
+    assert host_name(host, hostname) == name
+
+
+def test_a_recorded_host_without_a_program_or_a_path_says_so() -> None:
+    host = open_host(BUNDLED_HOSTS[0])
+    why = "`lspci` was not run, or gave no answer, when this host was recorded"
+    assert host.run(("lspci", "-n"), 1) == Missing("absent", why)
+    with pytest.raises(NotRecordedError) as caught:
+        host.driver.lstat("/etc/none")
+    message = f"the record `{BUNDLED_HOSTS[0]}` does not cover this path"
+    hint = "record the host again, with the same --library-path, --cdi-dir and --list, or plan on the host"
+    assert whole(caught.value) == (
+        *("not-recorded", message, "/etc/none", "it was made by a survey that did not look there", hint),
+    )
+    assert host.lenient.driver.lstat("/etc/none") == Missing("unrecorded", message)
+    with pytest.raises(UsageError) as unknown:
+        host.as_user("bob")
+    assert whole(unknown.value) == (
+        *("unknown-user", "unknown user `bob`", "", "a record holds no users", "ask on the host itself"),
+    )
+    with pytest.raises(LookupError) as name:
+        host.variable("NONE")
+    assert str(name.value) == "'`NONE` is not in PLAN_VARIABLES'"
+    assert (host.user_name(0), host.untrusted(), host.distrusted("x", "/y"), host.variable("PATH") != "") == (
+        *(None, (), None, True),
+    )
+
+
+def test_a_host_shows_its_roots_and_whether_it_is_closed() -> None:
+    host = open_host(BUNDLED_HOSTS[0])
+    assert repr(host) == "<RecordedHost 'debian13-nvidia550': x86_64>"
+    with host:
+        pass
+    assert repr(host) == "<RecordedHost 'debian13-nvidia550': x86_64, closed>"
+    host.dev.root = HostPath("/r")
+    assert "dev root '/r'" in repr(host)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -14,7 +15,8 @@ import pytest
 from gpubind.host import RunResult
 from gpubind.host.live import LiveHost
 from gpubind.host.programs import PROGRAM_DIRECTORIES, run_program
-from gpubind.machine.programs import OUTPUT_LIMIT
+from gpubind.machine.budget import BOUNDS, current, one_command
+from gpubind.machine.programs import OUTPUT_LIMIT, run_captured, run_streaming
 from gpubind.model import Missing
 
 
@@ -178,3 +180,52 @@ def test_a_program_runs_and_nothing_slow_is_loaded_for_it() -> None:
 def test_an_interrupt_while_a_program_is_started_leaves_nothing_of_it() -> None:
     done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, start_new_session=True)
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+
+
+@pytest.mark.parametrize("size", [OUTPUT_LIMIT, OUTPUT_LIMIT + 1])
+@pytest.mark.parametrize("stream", ["", " >&2"])
+def test_a_program_prints_up_to_a_limit(size: int, stream: str) -> None:
+    answer = run_program(("sh", "-c", f"head -c {size} /dev/zero{stream}"), 20)
+    assert isinstance(answer, RunResult) is (size == OUTPUT_LIMIT)
+
+
+def test_time_that_programs_took_is_taken_from_the_command_and_none_is_asked_without_it() -> None:
+    with one_command():
+        budget = current()
+        assert budget is not None
+        assert run("true") == RunResult(0, "", "")
+        left = budget.left("milliseconds")
+        assert left < BOUNDS["milliseconds"].amount or left == BOUNDS["milliseconds"].amount
+        assert budget.take("milliseconds", left - 100)
+        assert run_program(("sleep", "infinity"), 9) == Missing("unreadable", "`sleep` did not answer within 0.1 s")
+        assert budget.left("milliseconds") == 0
+        why = "`true` is not asked: helper programs took all the time that they may"
+        assert run_program(("true",), 9) == Missing("unreadable", why)
+
+
+def test_a_program_that_is_nowhere_is_missing_with_the_directories() -> None:
+    why = "no `gpubind-none` in /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    assert run_program(("gpubind-none",), 5) == Missing("absent", why)
+
+
+def test_a_program_that_cannot_be_started_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OSError) as caught:
+        run_captured(f"{tmp_path}/none", ("none",), "`none`", 5, {})
+    assert (caught.value.errno, caught.value.strerror) == (
+        errno.ENOENT,
+        "`none` cannot be started: No such file or directory",
+    )
+
+
+def test_the_output_of_a_program_goes_to_a_file_and_its_input_is_one(tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(b"abc")
+    chunks: list[tuple[bool, bytes]] = []
+    with open(tmp_path / "in", "rb") as reads, open(tmp_path / "out", "wb") as into:
+        status = run_streaming(
+            *("/bin/sh", ("sh", "-c", "cat; echo e >&2; exit 5"), "`sh`", 9, {"PATH": "/usr/bin:/bin"}),
+            lambda is_error, chunk: chunks.append((is_error, chunk)),
+            reads=reads,
+            into=into,
+        )
+    assert (status, (tmp_path / "out").read_bytes()) == (5, b"abc")
+    assert [chunk for chunk in chunks if chunk[1]] == [(True, b"e\n")]

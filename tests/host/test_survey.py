@@ -90,6 +90,9 @@ SPEC: dict[str, Item] = {
     "/usr/lib64/libnvidia-odd\udcff.so": b"",
     "/usr/share/nvidia/nvoptix.bin": b"\x00\x01",
 }
+RUNTIME_DIRECTIVES = {
+    *("mount dev", "enable overlay", "enable underlay", "always use nv", "always use rocm", "user bind control")
+}
 PATH = "/home/alice/bin:/usr/bin:/root/bin:/none:bin:/Users/alice/bin:/nfs/home/alice/bin:/export/users/alice/bin"
 
 
@@ -370,3 +373,39 @@ def test_every_link_on_the_way_to_a_cached_library_is_recorded(recorded: Record)
 @pytest.mark.parametrize(("limit", "found"), [(4, b"1234"), (3, Missing("unreadable", "larger than 3 bytes"))])
 def test_a_survey_reads_up_to_a_limit_as_every_tree_does(limit: int, found: object) -> None:
     assert SurveyedHost(host_of({"/etc/four": b"1234"})).driver.read("/etc/four", limit) == found
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("mount dev", "enable overlay", "enable underlay", "always use nv", "always use rocm", "user bind control"),
+        *("mount proc", "xmount dev", "# mount dev", "mount devx", "limit container owners"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/etc/apptainer/apptainer.conf", "/etc/singularity/singularity.conf"])
+def test_of_a_runtimes_configuration_each_directive_about_a_plan_is_kept(name: str, path: str) -> None:
+    is_kept = name in RUNTIME_DIRECTIVES
+    for line in (f"{name} = yes", f" \t{name}=no", f"{name}\t=x"):
+        assert tree_of({path: f"a = b\n{line}\n"}).read(path) == (f"{line}\n".encode() if is_kept else b"")
+
+
+def test_of_processors_the_first_is_kept_and_of_other_configurations_all_but_comments() -> None:
+    cpuinfo = "processor\t: 0\nvendor_id\t: A\nflags\t: a b\nxflags : c\n\nprocessor\t: 1\nflags\t: d\n"
+    spec: dict[str, Item] = {"/proc/cpuinfo": cpuinfo, "/etc/ld.so.conf": "# by bob\n/a # b\n\t# c\nd\n"}
+    assert tree_of(spec).read("/proc/cpuinfo") == b"vendor_id\t: A\nflags\t: a b\n"
+    assert tree_of(spec).read("/etc/ld.so.conf") == b"#\n/a # b\n\t#\nd\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        *((None, None), ("", None), ("/usr/lib64", "/usr/lib64"), ("/none:/usr/lib64:lib:/usr/bin", "/usr/lib64")),
+        *(("/usr/lib64;/home/alice/lib", "/usr/lib64"), ("/none", None)),
+    ],
+)
+def test_of_a_library_path_only_directories_with_a_driver_are_kept(
+    value: Optional[str], kept: Optional[str], host: LiveHost
+) -> None:
+    machine = host.copy()
+    machine.environ = {} if value is None else {"LD_LIBRARY_PATH": value}
+    assert SurveyedHost(machine).environ == ({} if kept is None else {"LD_LIBRARY_PATH": kept})
