@@ -129,7 +129,7 @@ def test_a_recorded_host_without_a_program_or_a_path_says_so() -> None:
     )
     with pytest.raises(LookupError) as name:
         host.variable("NONE")
-    assert str(name.value) == "'`NONE` is not in PLAN_VARIABLES'"
+    assert str(name.value) == "`NONE` is not in PLAN_VARIABLES"
     assert (host.user_name(0), host.untrusted(), host.distrusted("x", "/y"), host.variable("PATH") != "") == (
         *(None, (), None, True),
     )
