@@ -10,16 +10,21 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Optional
 
 import pytest
 
 from gpubind import check, plan
-from gpubind.errors import HostReadError, UnseenError
+from gpubind.errors import BoundError, HostReadError, UnseenError
 from gpubind.files.ldconfig import CONFIGURED_LIMIT, INCLUDES_LIMIT, read_ldsoconf
 from gpubind.host.base import not_looked_at
-from gpubind.machine import answers
+from gpubind.machine import answers, system
 from gpubind.machine.answers import inspection_error, is_optional, missing_from, retry_transient
+from gpubind.machine.budget import current, one_command, renew, report_progress, report_progress_to, spend
+from gpubind.machine.regular import read_beginning, read_if_there, read_regular
+from gpubind.memo.recorder import Recorder
 from gpubind.model import Request
 from gpubind.model.files import ABSENT, ANSWERS, LOOP
 from tests.law.errors import with_shim
@@ -217,3 +222,112 @@ def test_a_directory_of_devices_that_is_forbidden_is_a_warning_and_not_a_host_wi
     made = plan(host(rhel(), module, {"/dev": Hidden(directory=True)}), Request())
     (finding,) = [one for one in made.findings if one.code == "not-looked-at"]
     assert (finding.severity, finding.subject, finding.why) == ("warning", "/dev", "permission denied")
+
+
+def test_an_error_about_a_file_has_the_kernels_words() -> None:
+    absent = inspection_error("/x", failed(errno.ENOENT))
+    assert (type(absent), absent.code, absent.what, absent.where, absent.why, absent.hint) == (
+        *(HostReadError, "unreadable-file", "a file cannot be read", "/x", "No such file or directory", ""),
+    )
+    unseen = inspection_error("/x", failed(errno.EIO), "what", "hint")
+    assert (type(unseen), unseen.what, unseen.why, unseen.hint) == (UnseenError, "what", "Input/output error", "hint")
+    assert answers.reason(ValueError("embedded null byte")) == "embedded null byte"
+    assert answers.reason(OSError(errno.EIO, "")) == "[Errno 5] "
+    reasons = [answers.refusal(error) for error in (failed(errno.ENOTDIR), ValueError("x"), failed(errno.EACCES))]
+    assert reasons == ["it does not exist", "it does not exist", "Permission denied"]
+    assert (answers.changed().errno, answers.changed().strerror) == (errno.ESTALE, "it was changed while it was read")
+    with recording() as recorder:
+        inspection_error("/x", failed(errno.EACCES))
+        assert recorder.refused is None
+        inspection_error("/x", failed(errno.EIO))
+        assert recorder.refused == "nobody could look at /x"
+
+
+@contextmanager
+def recording() -> Iterator[Recorder]:
+    with Recorder(lambda status: None) as recorder:
+        yield recorder
+
+
+def test_an_empty_path_is_not_this_directory_and_a_refused_access_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        answers.real_path("")
+    assert caught.value.errno == errno.ENOENT
+    for exists, expected in ((True, 2), (False, 1)):
+        asked: list[str] = []
+        path = str(tmp_path if exists else tmp_path / "none")
+        monkeypatch.setattr(os, "access", lambda path, mode, asked=asked, **more: bool(asked.append(path)))
+        assert not answers.has_access(path, os.R_OK)
+        assert len(asked) == expected
+
+
+def test_the_kinds_of_a_path_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("none")
+    paths = [str(tmp_path / name) for name in ("", "file", "link", "none", "file/x")]
+    assert [answers.exists(path) for path in paths] == [True, True, False, False, False]
+    assert [answers.lexists(path) for path in paths] == [True, True, True, False, False]
+    assert [answers.is_file(path) for path in paths] == [False, True, False, False, False]
+    assert [answers.is_directory(path) for path in paths] == [True, False, False, False, False]
+    assert [answers.why_absent(path) for path in paths] == ["", "", *["it does not exist"] * 3]
+
+
+def test_bytes_are_read_up_to_a_size_and_a_file_up_to_a_limit(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"0123456789")
+    with system.open_file(f"{tmp_path}/file") as file:
+        assert [answers.read_up_to(size, file) for size in (0, 4, 99, 5)] == [b"", b"0123", b"456789", b""]
+    assert (read_regular(f"{tmp_path}/file", 10), read_beginning(f"{tmp_path}/file", 3)) == (b"0123456789", b"012")
+    with pytest.raises(OSError) as caught:
+        read_regular(f"{tmp_path}/file", 9)
+    assert (caught.value.errno, caught.value.strerror) == (errno.EFBIG, "larger than 9 bytes")
+    os.mkfifo(tmp_path / "fifo")
+    for name, number, why in (("fifo", errno.EINVAL, "it is not a regular file"), ("", errno.EISDIR, "Is a directory")):
+        with pytest.raises(OSError) as caught:
+            read_beginning(str(tmp_path / name), 1)
+        assert (caught.value.errno, caught.value.strerror) == (number, why)
+    assert (read_if_there(f"{tmp_path}/none", 9), read_if_there(f"{tmp_path}/file", 10)) == (None, b"0123456789")
+
+
+def test_what_a_command_may_not_spend_is_an_error_that_names_the_bound() -> None:
+    spend("entries", 10**9)  # outside of a command nothing is bounded
+    for times in (1, 3):
+        with one_command(times):
+            with one_command(9):  # that of the command stays
+                spend("entries", 100_000 * times)
+            with pytest.raises(BoundError) as caught:
+                spend("entries")
+            error = caught.value
+            assert (error.code, error.where) == ("over-bounds", "bound `entries`")
+            assert error.what == "the image or the host costs more to look at than any that is known"
+            grown = f" (and {4 * times} for each KiB of the image)"
+            assert error.why == f"more than {100_000 * times} files are listed in layers{grown}"
+            hint = f"if it is right all the same: `GPUBIND_BOUNDS={10 * times}` gives a command ten times as much"
+            assert error.hint == hint
+            budget = current()
+            assert budget is not None
+            for _ in range(2):
+                budget.grant("a file", 2048)
+            assert (budget.left("entries"), budget.left("lookups")) == (8 * times, 200_000 * times)
+            assert not budget.take("entries", 8 * times + 1)
+            assert budget.take("entries", 8 * times)
+            renew(2)
+            assert current() is not budget
+            spend("lookups", 200_000 * max(times, 2))
+            with pytest.raises(BoundError) as caught:
+                spend("lookups")
+            assert caught.value.why == f"more than {200_000 * max(times, 2)} paths are looked up"
+    assert current() is None
+    renew(2)
+    assert current() is None
+
+
+def test_progress_is_told_to_who_watches() -> None:
+    told: list[tuple[str, int, Optional[int]]] = []
+    report_progress("a", 1, 2)
+    with report_progress_to(lambda *report: told.append(report)):
+        report_progress("a", 1, 2)
+        report_progress("")
+    report_progress("b")
+    assert told == [("a", 1, 2), ("", 0, None)]

@@ -10,7 +10,7 @@ import pytest
 
 from gpubind.files.facts import CONSTANTS, FIRST_CODE, GPU_CODE, NAMED_LIBRARIES
 from gpubind.files.live import LiveTree
-from gpubind.files.remembered import BYTES_LIMIT, Answers, RememberedTree, packed, unpacked
+from gpubind.files.remembered import BYTES_LIMIT, Answers, RememberedTree, packed, size_of, unpacked
 from gpubind.files.tree import Tree
 from gpubind.model import ABSENT, CudaNote, HostPath, Missing
 from gpubind.model.gpucode import CodeModule, GpuCode, Ptx
@@ -149,3 +149,34 @@ def test_a_value_is_the_same_after_it_was_stored(value: Optional[object]) -> Non
     assert made == value
     assert type(made) is type(value)
     assert made is ABSENT or value is not ABSENT
+
+
+@pytest.mark.parametrize("value", [b"x", "x", ["a", "b"], ("Missing", "absent", ""), 7, None, [["a"], b""]])
+def test_a_stored_value_has_about_its_size(value: Any) -> None:
+    sizes = {"b'x'": 9, "'x'": 9, "['a', 'b']": 26, "('Missing', 'absent', '')": 45, "7": 8, "None": 8}
+    assert size_of(value) == sizes.get(repr(value), 33)
+
+
+@pytest.mark.parametrize(("size", "is_kept"), [(BYTES_LIMIT - 41, True), (BYTES_LIMIT - 40, False)])
+def test_a_text_up_to_a_limit_is_remembered(size: int, is_kept: bool, tmp_path: Path) -> None:
+    store = Store(tmp_path / "image")
+    (tmp_path / "image/opt/text").write_bytes(bytes(size))
+    for _ in range(2):
+        tree = store.open()
+        assert tree.read("/opt/text") == bytes(size)
+        tree.close()
+    assert store.opened == (1 if is_kept else 2)
+
+
+def test_names_next_to_a_path_are_remembered_up_to_a_number(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = len(LiveTree(store.root).names("/opt"))
+    for limit, opened in ((names - 1, 2), (names, 1)):
+        monkeypatch.setattr("gpubind.files.remembered.NAMES_LIMIT", limit)
+        store.answers, store.opened = {}, 0
+        tree = RememberedTree(HostPath("podman:x"), {}, store._open, store._keep)
+        assert tree._lstat("/opt/none") == ABSENT
+        tree.close()
+        tree = store.open()
+        tree.lstat("/opt/next")
+        tree.close()
+        assert store.opened == opened

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpubind.memo import filesystems
-from gpubind.memo.filesystems import FileSystems
+from gpubind.memo.filesystems import FileSystems, Trust, is_young
 
 MOUNTINFO = """\
 22 1 8:1 / / rw - ext4 /dev/sda1 rw
@@ -51,3 +51,46 @@ def test_a_file_system_stands_by_its_number_in_sysfs_or_by_what_mountinfo_says(f
     assert asked("/over there~/x", 0, 99) == (("mounted", (r" 0:11 / /over\040there~ ", r" - zfs pool/a\040b rw")),)
     assert asked("/x", 7, 0) is None
     assert asked("/new", 9, 9) == asked("/x", 8, 1)  # a subvolume, by its place
+
+
+@pytest.mark.parametrize(
+    ("options", "layers"),
+    [
+        ("ro,lowerdir=/a:/b::/c,upperdir=/u,workdir=/w", ["/a", "/b", "/c", "/u"]),
+        ("lowerdir+=/a,lowerdir+=/b,datadir+=/d", ["/a", "/b", "/d"]),
+        (r"lowerdir=/a\:b:/c\,d,ro", ["/a:b", "/c,d"]),
+        (r"lowerdir=/a\040b", ["/a b"]),
+        ("ro,workdir=/w", []),
+    ],
+)
+def test_the_layers_of_an_overlay_are_in_its_options(options: str, layers: list[str]) -> None:
+    assert filesystems._layers(options) == layers
+
+
+SECOND = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("changed", "modified", "trust", "age", "young"),
+    [
+        *((1, 1, "times", 19_999_999, True), (1, 1, "times", 20_000_000, False), (1, 1, "none", 19_999_999, True)),
+        *((0, 0, "times", 2 * SECOND - 1, True), (0, 0, "times", 2 * SECOND, False)),
+        *((1, 1, "opened", 60 * SECOND - 1, True), (1, 1, "opened", 60 * SECOND, False)),
+        *(
+            (1, 1 + SECOND, "times", 20_000_000, False),
+            (1, 5, "times", 20_000_003, True),
+            (5, 1, "times", 19_999_999, True),
+        ),
+    ],
+)
+def test_a_file_is_young_as_long_as_another_write_could_have_its_times(
+    changed: int, modified: int, trust: Trust, age: int, young: bool
+) -> None:
+    facts = os.stat_result((0, 0, 0, 1, 0, 0, 0, 0, 0, 0), {"st_ctime_ns": changed, "st_mtime_ns": modified})
+    assert is_young(facts, changed + age, trust) is young
+
+
+def test_a_node_may_answer_for_a_network_file_system_before_a_file_is_opened(file_systems: FileSystems) -> None:
+    assert file_systems.trust("/home/x", os.makedev(0, 7)) == "opened"
+    assert file_systems.trust("/tmp/x", os.makedev(0, 8)) == "times"
+    assert file_systems.trust("/over there~/x", os.makedev(0, 11)) == "times"

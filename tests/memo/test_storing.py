@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 from pathlib import Path
+from typing import Optional
 
 import pytest
 
@@ -334,3 +335,79 @@ def test_data_that_is_cut_off_twice_is_an_error_and_data_that_does_not_ship_name
     error = refused.value
     assert (error.code, error.what, error.where) == ("no-data", "gpubind ships no `model/data/none.json`", package)
     assert (error.why, error.hint) == ("", "reinstall gpubind")
+
+
+def test_the_reason_why_an_answer_is_not_kept_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    def why(recorder: Recorder, *args: str, keys: tuple[str, ...] = ("k",)) -> Optional[str]:
+        return storing.keep(recorder, [*args], keys, 0)
+
+    monkeypatch.setattr(storing, "note_modules", lambda recorder: None)
+    recorder = Recorder(lambda status: None)
+    recorder.refuse("a reason")
+    assert why(recorder, "plan") == "a reason"
+    recorder = Recorder(lambda status: None)
+    assert why(recorder, "plan", "x") == "too many words"
+    recorder.become = ("/bin/true", ("true", "x"), {})
+    assert why(recorder, "exec") == "the environment is another one"
+    recorder.become = ("/bin/true", ("true", "y"), recorder.environ)
+    recorder.command = ("x",)
+    assert why(recorder, "exec", "x") == "the command does not end the words"
+    recorder = Recorder(lambda status: None)
+    recorder.note("link", "/none", "x")
+    assert why(recorder, "plan") == "changed meanwhile: /none"
+    monkeypatch.setattr(files, "read_secret", lambda: None)
+    monkeypatch.setattr(files, "secret_directory", lambda: None)
+    assert storing.write("x", {}) == "there is no place for a secret that is the caller's alone"
+    monkeypatch.setattr(files, "read_secret", lambda: b"x" * 32)
+    monkeypatch.setattr(files, "directories", lambda: iter(()))
+    assert storing.write("x", {}) == "there is no place for memos that is the caller's alone"
+    head = len(files.packed({"a": b""}, "x", b"x" * 32))
+    assert storing.write("x", {"a": bytes(files.SIZE_LIMIT - head)}) != "it is too large"
+    assert storing.write("x", {"a": bytes(files.SIZE_LIMIT - head + 1)}) == "it is too large"
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "checked", "free"),
+    [
+        (("a", "b"), ("exec", "i", "a", "b"), False, ("a", "b")),
+        (("a", "b"), ("exec", "i", "a", "b"), True, ("b",)),
+        (("a",), ("exec", "i", "a"), True, None),
+        (("a", "b"), ("exec", "i", "a", "c"), False, None),
+        (("--", "a"), ("exec", "i", "--", "a"), False, None),
+        (None, ("exec", "i"), False, None),
+        (("a",), (*("x" * 64), "a"), False, ("a",)),
+        (("a",), (*("x" * 65), "a"), False, None),
+    ],
+)
+def test_the_words_that_an_answer_does_not_depend_on(
+    command: Optional[tuple[str, ...]], args: tuple[str, ...], checked: bool, free: Optional[tuple[str, ...]]
+) -> None:
+    recorder = Recorder(lambda status: None)
+    recorder.command, recorder.looks_at_program = command, checked
+    assert storing._free_args(recorder, [*args]) is None  # nothing is started
+    recorder.become = ("/bin/true", args, {})
+    assert storing._free_args(recorder, [*args]) == free
+
+
+def test_the_change_of_an_environment_is_what_is_unset_and_what_is_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUBIND_A", "1")
+    monkeypatch.setenv("GPUBIND_B", "2")
+    recorder = Recorder(lambda status: None)
+    made = recorder.environ.changed(("GPUBIND_A",), {"GPUBIND_B": "2", "GPUBIND_C": "3"})
+    assert storing._environ_changes(recorder, made) == (("GPUBIND_A",), {"GPUBIND_C": "3"})
+    assert storing._environ_changes(recorder, dict(made)) is None
+
+
+@pytest.mark.parametrize(("count", "size", "left"), [(256, 1, 256), (257, 1, 256), (4, 8 << 20, 4), (5, 8 << 20, 4)])
+def test_the_oldest_files_go_above_a_number_and_a_size(count: int, size: int, left: int, tmp_path: Path) -> None:
+    for number in range(count):
+        path = tmp_path / str(number)
+        path.touch()
+        os.truncate(path, size)
+        os.utime(path, ns=(number, number))
+    place = os.open(tmp_path, os.O_RDONLY)
+    try:
+        storing._drop_oldest(place)
+    finally:
+        os.close(place)
+    assert {int(name) for name in os.listdir(tmp_path)} == {*range(count - left, count)}
