@@ -56,7 +56,7 @@ def test_each_message_is_a_finding_but_a_detail() -> None:
     assert (finding_of(FINDING), finding_of(error)) == (FINDING, expected)
     assert finding_of(HostReadError("c", "what")) == Finding("c", "warning", None, "c", "what", None, None, None)
     for severity in ("error", "warning", "note"):
-        assert finding_of(Notice(severity, "c", "text")) == Finding("c", severity, None, "c", "text")  # type: ignore[arg-type]
+        assert finding_of(Notice(severity, "c", "text")) == Finding("c", severity, None, "c", "text")
     assert finding_of(Notice("detail", "c", "text")) is None
     assert Notice("note", "c", "t").is_detail is False
     assert as_finding("c", "note", "w", "a", "b", "d") == Finding("c", "note", None, "c", "w", "a", "b", "d")
@@ -84,7 +84,7 @@ def test_variables_remember_which_were_changed() -> None:
     third = changed(second, values={"B": "3"})
     assert isinstance(third, Environ)
     assert (dict(second), dict(third)) == ({"B": "2", "D": "4"}, {"B": "3", "D": "4"})
-    assert (third.changed_names, third.plain()) == ({"A", "B", "C", "D"}, {"B": "3", "D": "4"})
+    assert ({*third.changed_names}, third.plain()) == ({"A", "B", "C", "D"}, {"B": "3", "D": "4"})
     assert dict(changed({"A": "1"})) == dict(changed({"A": "1", "B": "2"}, unset=["B"])) == {"A": "1"}
     assert dict(first) == {"A": "1", "B": "2"}
 
@@ -216,7 +216,7 @@ def test_a_damaged_plan_is_an_error_with_its_place(
 
 
 def test_facts_of_an_image_come_back_with_defaults_for_what_no_document_holds() -> None:
-    document = {
+    document: dict[str, Any] = {
         "kind": "sif",
         "arch": None,
         "libc": {"family": "musl", "version": None},

@@ -12,7 +12,7 @@ import pytest
 
 from gpubind.errors import HostReadError, UnseenError, UsageError
 from gpubind.files.live import LiveTree
-from gpubind.model import Missing, Stat
+from gpubind.model import Missing, RootedPath, Stat
 from tests.support.trees import ABSENT, Fifo, Link, make_tree
 
 
@@ -191,7 +191,9 @@ def test_a_closed_tree_answers_no_question(tmp_path: Path) -> None:
     assert tree.read("/a") == b"x"
     tree.close()
     tree.close()
-    for question in (tree.lstat, tree.stat, tree.list, tree.read, tree.readlink, tree.resolve, tree.open):
+    for question in (tree.lstat, tree.stat, tree.list, tree.read, tree.readlink, tree.resolve):
         with pytest.raises(UsageError):
-            question("/a")  # type: ignore[operator]
+            question("/a")
+    with pytest.raises(UsageError):
+        tree.open(RootedPath("/a"))
     assert tree.is_closed
