@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
@@ -29,7 +29,8 @@ from gpubind.launch.target import StartRequest, StartTarget, need_form, need_kin
 from gpubind.launch.trial import need_to_try
 from gpubind.launch.wrap.command import split_options
 from gpubind.launch.wrap.gpus import GpuRequest
-from gpubind.model import ContainerPath, HostPath, Request, Vendor
+from gpubind.launch.wrap.start import _filter_available, _merge_request, _of_one_vendor
+from gpubind.model import ContainerPath, Gpu, HostPath, Request, Vendor
 from gpubind.model.notice import Message, Notice, ignore
 from gpubind.planner.planning import PlanQuery
 from gpubind.runtimes import RUNTIMES
@@ -401,3 +402,89 @@ def test_each_message_of_a_start_is_as_recorded(line: str, tmp_path: Path) -> No
     text = f"{done.returncode}\n{done.stderr}{first}".replace(str(tmp_path), "/TOP")
     name = re.sub("[^a-z0-9]+", "-", line)
     assert_golden(GOLDEN / "starts" / f"{name}.txt", text)
+
+
+def read_env_file(path: Path) -> tuple[Mapping[str, Optional[str]], bool]:
+    made = facts("podman", f"--env-file={path}")
+    return made.user.env_files, made.user.has_unread_env_files
+
+
+def test_of_an_environment_file_one_mebibyte_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "env"
+    path.write_text("A=b\n#" + "x" * ((1 << 20) - 5))
+    assert path.stat().st_size == 1 << 20
+    assert read_env_file(path) == ({"A": "b"}, False)
+    path.write_text(path.read_text() + "x")
+    assert read_env_file(path) == ({}, True)
+    os.remove(path)
+    os.mkfifo(path)
+    assert read_env_file(path) == ({}, True)
+
+
+def test_the_working_directory_has_the_name_of_pwd_unless_that_is_stale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    monkeypatch.chdir(tmp_path / "real")
+    for pwd, name in ((f"{tmp_path}/link", "link"), (str(tmp_path), "real"), (".", "real"), ("", "real")):
+        environ = {"PWD": pwd, "HOME": f"{tmp_path}/none"}
+        caller = read_start_facts(RUNTIMES["apptainer"], None, (), environ, open_host(HOST)).caller
+        assert caller.working_directory == f"{tmp_path}/{name}"
+        assert caller.directories == {f"{tmp_path}/{name}"}
+        assert (caller.uid, caller.has_terminal, caller.on_host) == (None, False, False)
+    (tmp_path / "real").rmdir()
+    caller = read_start_facts(RUNTIMES["apptainer"], None, (), {"HOME": str(tmp_path)}, open_host(HOST)).caller
+    assert caller.working_directory is None
+    assert caller.directories == {str(tmp_path)}
+
+
+@pytest.mark.parametrize(
+    ("own", "line", "merged"),
+    [
+        (Request(), GpuRequest(("amd",), "0", ("utility",)), Request(vendors=("amd",), gpus="0", caps=("utility",))),
+        (
+            Request(vendors=("nvidia",), gpus="1", caps=("compute",)),
+            GpuRequest(("amd", "nvidia"), "0", ("utility",)),
+            Request(vendors=("nvidia", "amd"), gpus="1", caps=("compute",)),
+        ),
+        (Request(), GpuRequest(cdi=("n.com/gpu=x",)), Request(cdi_devices=("n.com/gpu=x",))),
+        (Request(), GpuRequest(gpus="0", cdi=("n.com/gpu=0",)), Request(gpus="0")),
+        (Request(gpus="1"), GpuRequest(cdi=("n.com/gpu=x",)), Request(gpus="1")),
+        (Request(cdi_devices=("a",)), GpuRequest(gpus="0", cdi=("b",)), Request(cdi_devices=("a",))),
+    ],
+)
+def test_options_of_wrap_precede_those_of_the_line(own: Request, line: GpuRequest, merged: Request) -> None:
+    assert _merge_request(StartRequest(machine, PlanQuery(own), {}), line).query.request == merged
+
+
+@pytest.mark.parametrize(
+    ("gpus", "own", "modules", "vendors"),
+    [
+        (GpuRequest(gpus="0"), Request(), ("nvidia", "amdgpu"), ("nvidia",)),
+        (GpuRequest(gpus="GPU-x,1"), Request(), ("amdgpu",), ("amd",)),
+        (GpuRequest(gpus="0"), Request(), (), ()),
+        (GpuRequest(gpus="all"), Request(), ("nvidia",), ()),
+        (GpuRequest(), Request(), ("nvidia",), ()),
+        (GpuRequest(("amd",), "0"), Request(), ("nvidia",), ("amd",)),
+        (GpuRequest(gpus="0"), Request(vendors=("amd",)), ("nvidia",), ()),
+        (GpuRequest(gpus="0"), Request(gpus="all"), ("nvidia",), ()),
+        (GpuRequest(gpus="0"), Request(cdi_devices=("a",)), ("nvidia",), ()),
+    ],
+)
+def test_a_number_is_a_gpu_of_one_vendor(
+    gpus: GpuRequest, own: Request, modules: tuple[str, ...], vendors: tuple[Vendor, ...]
+) -> None:
+    on = host({f"/sys/module/{name}/refcnt": "1" for name in modules})
+    assert _of_one_vendor(gpus, StartRequest(machine, PlanQuery(own), {}), on) == gpus._replace(vendors=vendors)
+
+
+def test_gpus_that_amds_toolkit_does_not_know_are_ignored_with_a_warning() -> None:
+    said: list[Message] = []
+    request = StartRequest(machine, PlanQuery(), {}, report=said.append)
+    gpus = [Gpu("amd", index, uuid, None, None, None, None, True) for index, uuid in ((1, "x"), (0, "y"))]
+    assert _filter_available(["0", "y", "0"], gpus, "A=b", request) == ["y", "0"]
+    assert said == []
+    assert _filter_available(["2", "z" * 81, ""], gpus, "A=b", request) == ["none"]
+    text = f"A=b: this host has no 2, {'z' * 80}, which is ignored"
+    assert said == [Notice("warning", "visible-devices-unknown", text)]
