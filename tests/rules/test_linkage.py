@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gpubind.rules.linkage import left_out, linkage_of
-from tests.rules.cases_image import GLVND, GRAPHICS, HOST, NEW_GLVND, SELF_MADE, program
+from tests.rules.cases_image import GRAPHICS, HOST, NEW_GLVND, SELF_MADE, program
 from tests.rules.situations import Situation, started
-from tests.support.images import glibc, image
+from tests.support.images import GLVND, glibc, image
 
 LEFT_OUT = ["/usr/lib64/libEGL.so.1", "/usr/lib64/libGL.so.1", "/usr/lib64/libGLdispatch.so.0"]
 JOB = Situation((*HOST, NEW_GLVND), image(glibc("2.36"), GLVND, program(needed=("libcuda.so.1",))), GRAPHICS)

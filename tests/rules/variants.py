@@ -28,6 +28,7 @@ from tests.rules.cases_image import (
     HOST,
     LIB,
     SELF_MADE,
+    SITE,
     broken_torch,
     needing,
     program,
@@ -35,6 +36,9 @@ from tests.rules.cases_image import (
 )
 from tests.rules.cases_intel import intel
 from tests.rules.situations import Situation
+from tests.support.amd import kernel as amds_kernel
+from tests.support.amd import opt
+from tests.support.driver import kernel
 from tests.support.elf import elf, stub
 from tests.support.images import glibc, image, image_with_bytes, sandbox
 from tests.support.starts import bringing
@@ -63,6 +67,19 @@ VARIANTS: dict[str, Situation] = {
     "expected-gpus: more": Situation(healthy(gpus=3), expected=(Expectation(gpus=(("NVIDIA A100", 2),)),)),
     "cdi-disabled: by a setting": on(DOCKER, cdi(), daemon(features={"cdi": False})),
     "cdi-not-read: by docker": on(DOCKER, cdi(), daemon(cdi_spec_dirs=["/srv/cdi"]), **versions()),
+    "cuda-too-new: by a variable": Situation(HOST, image(glibc(), sandbox("export CUDA_VERSION=13.0.0"))),
+    "cuda-too-new: of a package": Situation(
+        HOST, image(glibc(), {f"{SITE}/nvidia_cuda_runtime-13.0.48.dist-info/x": ""})
+    ),
+    "cuda-minor-version: by a variable": Situation(HOST, image(glibc(), sandbox("export CUDA_VERSION=12.9.0"))),
+    "driver-in-image: alone": Situation((kernel(),), image(glibc(), {f"{LIB}/libcuda.so.1": elf("libcuda.so.1")})),
+    "hip-visible-composed: none": amd(environ={"ROCR_VISIBLE_DEVICES": "2,3", "HIP_VISIBLE_DEVICES": "2"}),
+    "hip-visible-composed: two": amd(environ={"ROCR_VISIBLE_DEVICES": "3,2", "HIP_VISIBLE_DEVICES": "1,0"}),
+    "hip-visible-composed: without UUIDs": Situation(
+        (opt(), amds_kernel(uniques=(0,) * 8)),
+        request={"vendors": ("amd",)},
+        facts={"groups": (44, 110, 1000), "environ": {"ROCR_VISIBLE_DEVICES": "2", "HIP_VISIBLE_DEVICES": "0"}},
+    ),
     "expected-gpus: of any model": Situation(healthy(gpus=1), expected=(Expectation(gpus=(("", 2),)),)),
     "expected-partition: none": Situation(healthy(), expected=(Expectation("node.toml", partitions=("SPX", "NPS1")),)),
     "gpu-runtime-missing: default": on(DOCKER, daemon(data_root="/x", default_runtime="kata"), backend="docker"),

@@ -53,7 +53,7 @@ def libc_private(preflight: Preflight) -> Iterator[Finding]:
     provided: dict[Optional[str], set[str]] = {}
     for mount in bound:
         source = host.rooted(mount.source or "")
-        data = Missing("absent") if source is None else host.read(source, SIZE_LIMIT)
+        data = None if source is None else host.read(source, SIZE_LIMIT)
         defined = private_symbols(data).defined if isinstance(data, bytes) else frozenset()
         if defined:
             provided.setdefault(mount.arch, set()).update(defined)
