@@ -23,6 +23,7 @@ def test_the_cuda_that_a_package_manager_put_in_is_found(installed: Installed) -
     found = every_cuda(installed.tree)
     told = (found[0].version, found[0].where) if found else ("", "")
     assert told == (installed.cuda, installed.where)
+    assert {one.origin for one in found} <= {"pip", "conda", "spack", "easybuild"}
 
 
 def test_the_newest_of_several_is_the_images_and_all_are_known() -> None:

@@ -73,6 +73,14 @@ def test_members_below_a_link_go_where_it_leads(tmp_path: Path) -> None:
     assert tree.list("/usr/lib") == ("a", "b")
 
 
+def test_a_link_upwards_stops_at_the_root(tmp_path: Path) -> None:
+    links = {"/a/b/l": Link("../../c"), "/m": Link("../../d"), "/a/n": Link("b/../../e")}
+    layers = [tar(dict(links)), tar({"/a/b/l/f": "c", "/m/f": "d", "/a/n/f": "e"}, directories=False)]
+    tree = opened(tmp_path, layers).tree
+    assert [tree.read(f"/{name}/f") for name in "cde"] == [b"c", b"d", b"e"]
+    assert tree.list("/a/b") == ("l",)
+
+
 def test_a_directory_that_comes_again_keeps_what_is_in_it(tmp_path: Path) -> None:
     tree = opened(tmp_path, [tar({"/tmp/a": "a"}), tar({"/tmp": Dir(0o1777)})]).tree
     assert tree.list("/tmp") == ("a",)

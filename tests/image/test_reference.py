@@ -84,6 +84,7 @@ def test_a_bundle_is_a_directory_with_a_configuration_and_no_system() -> None:
 def test_a_name_is_one_of_the_store_of_the_runtime(text: str, runtime: str, word: str, label: str) -> None:
     image = parse_reference(text, RUNTIMES[runtime])
     assert (image.word, image.label) == (word, label)
+    assert (image.form == "reference") == ("ubuntu" in text or label == "podman:file")
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from gpubind import plan
-from gpubind.model import CAPABILITIES, ContainerPath, Mount, Plan, Request
+from gpubind.model import CAPABILITIES, ContainerPath, Mount, Plan, Request, finding
+from gpubind.planner.plan import findings_that_matter
 from gpubind.planner.planning import PlanQuery, plan_or_empty
+from tests.planner.gpus.hosts import HOSTS
 from tests.support.driver import V, host, kernel, libraries, rhel, ubuntu
 from tests.support.elf import elf
 from tests.support.images import glibc, image
@@ -165,3 +167,19 @@ def test_two_files_that_want_one_place_are_resolved_not_fatal() -> None:
     spec: Spec = {"/usr/sbin/nvidia-smi": elf(kind=2), "/usr/lib64/libcuda.so.1.x": Link("libcuda.so.1")}
     targets = [m.target for m in make(rhel(), spec, kernel()).mounts]
     assert len(targets) == len(set(targets))
+
+
+@pytest.mark.parametrize("code", ["device-number", "device-permission", "other"])
+def test_a_finding_about_a_node_matters_if_the_container_gets_the_node(code: str) -> None:
+    (inventory,) = HOSTS["two-drm"]
+    node = next(node for node in inventory.devices if node.capability == "graphics")
+    about = finding("device-permission", subject=node.target, vendor="nvidia", mode=0o600, owner="video")
+    found = inventory._replace(findings=(about._replace(code=code, severity="warning"),))
+
+    def severities(**request: Any) -> list[str]:
+        return [one.severity for one in findings_that_matter(found, Request(**request))]
+
+    assert severities(caps=("compute",)) == (["warning"] if code == "other" else [])
+    assert severities() == (["note"] if code == "device-permission" else ["warning"])
+    assert severities(caps=("graphics",)) == ["warning"]
+    assert severities(caps=("display",)) == ["warning"]  # which needs graphics

@@ -7,7 +7,7 @@ from typing import Optional
 import pytest
 
 from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES
-from gpubind.model import Inventory
+from gpubind.model import ContainerPath, Inventory
 from gpubind.planner.gpus.choice import GpuChoice, usable_gpus
 from gpubind.planner.gpus.environment import choose_by_variables
 from tests.planner.gpus.hosts import HOSTS
@@ -42,3 +42,16 @@ def test_each_gpu_is_chosen_once(value: str) -> None:
     for inventory, inventories in INVENTORIES:
         gpus = choose_by_variables(inventory, inventories, {CUDA_VISIBLE_DEVICES: f"{value},{value}"}).gpus or ()
         assert len({one.gpu for one in gpus}) == len(gpus)
+
+
+@pytest.mark.parametrize(("host", "name"), [("two", "CUDA_VISIBLE_DEVICES"), ("amd", "ROCR_VISIBLE_DEVICES")])
+def test_where_one_node_is_all_gpus_the_variable_is_passed_through(host: str, name: str) -> None:
+    (inventory,) = HOSTS[host]
+    node = inventory.devices[0]._replace(target=ContainerPath("/dev/dxg"))
+    shared, other = inventory._replace(gpus=(), devices=(node,)), inventory._replace(gpus=())
+    passed = choose_by_variables(shared, (shared,), {name: "1"})
+    assert passed == GpuChoice(name, None, ((name, "1"),), already_set=True)
+    hidden = choose_by_variables(shared, (shared,), {name: "-1"})
+    assert (hidden.source, hidden.gpus, [one.code for one in hidden.findings]) == (name, (), ["visible-devices-none"])
+    assert choose_by_variables(shared, (shared,), {}) == GpuChoice()
+    assert choose_by_variables(other, (other,), {name: "1"}) == GpuChoice()
