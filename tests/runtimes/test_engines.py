@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
+import tarfile
 from typing import Any, Optional
 
 import pytest
 
 from gpubind import plan
 from gpubind.errors import RuntimeLimitError
+from gpubind.files import Tree
+from gpubind.files.blob import BytesBlob
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.image.facts import Image, read_image
+from gpubind.image.layers import LayeredTree, LayerIndex, members_with_ident
 from gpubind.loader.namespace import UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
 from gpubind.planner.placement import GPUBIND_LAYOUT, cdi_layout
@@ -546,3 +551,55 @@ def test_a_value_that_is_not_known_is_refused_with_what_to_do(program: str) -> N
         ("a file of --env-file cannot be looked at", ""),
         ("the image is not known", "name the image: `--image podman:NAME`, `--image docker:NAME`"),
     ]
+
+
+def owned_by(uid: int, *names: str) -> Tree:
+    """An image of one layer, whose directories *names* belong to *uid*."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name in names:
+            info = tarfile.TarInfo(name)
+            info.type, info.uid = tarfile.DIRTYPE, uid
+            archive.addfile(info)
+    layers, blob = LayerIndex(), BytesBlob(out.getvalue())
+    layers.add(blob, members_with_ident(blob))
+    return LayeredTree(layers, HostPath("/dir"))
+
+
+@pytest.mark.parametrize("name", ["usr", "bin", "etc", "proc"])
+@pytest.mark.parametrize(
+    ("caller", "owner", "is_refused"),
+    [(1000, 0, True), (1000, 1001, True), (1000, 1000, False), (0, 1000, False), (0, 0, False), (None, 1000, False)],
+)
+def test_only_root_and_the_owner_start_a_directory(
+    name: str, caller: Optional[int], owner: int, is_refused: bool
+) -> None:
+    begun_ = begun("podman", uid=caller)._replace(tree=owned_by(owner, name))
+    call = StartCall("podman", "exec", "/dir", ("true",))
+    if not is_refused:
+        assert "/dir:O" in begun_.runtime.start_command(call, begun_, RuntimeArguments(())).argv
+        return
+    with pytest.raises(RuntimeLimitError) as caught:
+        begun_.runtime.start_command(call, begun_, RuntimeArguments(()))
+    assert caught.value.why == f"it is of uid {owner}, and podman maps only your own uids into the container"
+
+
+@pytest.mark.parametrize(
+    ("uid", "node_uid", "mode", "arguments", "expected"),
+    [
+        (1000, 0, 0o660, (), ["--group-add", "keep-groups"]),
+        (1000, 0, 0o664, (), ["--group-add", "keep-groups"]),
+        (1000, 0, 0o662, (), ["--group-add", "keep-groups"]),
+        (1000, 0, 0o666, (), []),
+        (1000, 1000, 0o660, (), []),
+        (0, 0, 0o660, (), []),
+        (None, 0, 0o660, (), []),
+        (1000, 0, 0o660, ("--group-add=video",), []),
+    ],
+)
+def test_groups_are_kept_only_for_a_node_that_needs_one(
+    uid: Optional[int], node_uid: int, mode: int, arguments: tuple[str, ...], expected: list[str]
+) -> None:
+    node = planned().devices[0]._replace(uid=node_uid, mode=mode)
+    assert PODMAN.group_args((node,), begun("podman", *arguments, uid=uid)) == expected
+    assert DOCKER.group_args((node,), begun("docker", *arguments, uid=uid)) == []

@@ -11,6 +11,7 @@ from gpubind.model import Finding, Request
 from gpubind.runtimes.apptainer.singularity import LAYOUT
 from gpubind.runtimes.lost_choice import choice_by_count
 from tests.support.driver import host, kernel, rhel
+from tests.support.golden import GOLDEN, assert_golden
 from tests.support.starts import start, words
 
 
@@ -93,3 +94,17 @@ def test_a_count_that_gives_other_gpus_than_the_callers_variable_is_told(count: 
     made = plan(host(rhel(), kernel()), Request(gpus=count))
     found = list(choice_by_count(made, {"CUDA_VISIBLE_DEVICES": value}, "--gpus=1"))
     assert [one.what.partition(" selects")[0] for one in found] == (["`--gpus=1`"] if others else [])
+
+
+def test_each_lost_choice_says_what_is_lost_why_and_what_to_do() -> None:
+    found = [
+        *lost("--cleanenv", CUDA_VISIBLE_DEVICES="1"),
+        *lost("--cleanenv", CUDA_VISIBLE_DEVICES=""),
+        *lost("--contain", gpus="0,1", entered=True, CUDA_VISIBLE_DEVICES="GPU-00000001,x", ROCR_VISIBLE_DEVICES="0"),
+        *lost("--contain", gpus="1", entered=True, CUDA_VISIBLE_DEVICES="0"),
+        *choice_by_count(plan(host(rhel(), kernel()), Request(gpus="0")), {"CUDA_VISIBLE_DEVICES": "1"}, "--gpus 1"),
+        *choice_by_count(plan(host(rhel(), kernel()), Request(gpus="0")), {"CUDA_VISIBLE_DEVICES": ""}, "--gpus 1"),
+        *choice_by_count(plan(host(rhel(), kernel()), Request(gpus="0,1")), {"CUDA_VISIBLE_DEVICES": "0"}, "--all"),
+    ]
+    text = "".join("".join(f"{field}: {value}\n" for field, value in one._asdict().items()) + "\n" for one in found)
+    assert_golden(GOLDEN / "runtimes" / "lost-choice.txt", text)

@@ -21,7 +21,7 @@ from gpubind.model import CAPABILITIES, ContainerPath, EnvVar, HostPath, Plan, R
 from gpubind.runtimes.apptainer.binds import BindSpec, _parse_binds, bind_value, mount_value, needs_mount
 from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, generated_files
 from gpubind.runtimes.apptainer.exports import render_shell_lines, variable_changes, without_variables
-from gpubind.runtimes.apptainer.options import parse_site, read_env_file
+from gpubind.runtimes.apptainer.options import has_fixed_mount_points, parse_site, read_env_file
 from gpubind.runtimes.apptainer.singularity import APPTAINER, LAYOUT, NO_GPU_FLAGS, SINGULARITY
 from gpubind.runtimes.edits import Bind, RuntimeArguments
 from gpubind.runtimes.runtime import Stage, Start, StartCall, format_arguments
@@ -818,3 +818,33 @@ def test_a_bind_from_another_image_is_known_by_any_of_its_options() -> None:
         BindSpec("ro", "ro"),
         BindSpec("/x", "/x"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "caps", "version", "wants"),
+    [
+        ((), "compute,compat32", (1, 6, 0), True),
+        ((), "compute,compat32", (1, 5, 9), False),
+        ((), "compute", (1, 6, 0), False),
+        ((), "compute,compat32", None, False),
+        (("--compat32",), "", (1, 4, 5), True),
+    ],
+)
+def test_32_bit_libraries_come_by_the_option_and_since_1_6_by_nvidias_variable(
+    arguments: tuple[str, ...], caps: str, version: Optional[tuple[int, ...]], wants: bool
+) -> None:
+    begun = start(*arguments, environ={"NVIDIA_DRIVER_CAPABILITIES": caps}, version=version)
+    assert begun.runtime.wants_compat32(begun) is wants
+
+
+@pytest.mark.parametrize(
+    ("arguments", "overlay", "underlay", "is_fixed"),
+    [((), "no", "no", True), ((), "yes", "no", False), ((), "no", "yes", False), ((), "", "no", False),
+     ((), "no", "", False), (("--writable",), "yes", "yes", True)],
+)  # fmt: skip
+def test_mount_points_are_made_with_an_overlay_or_an_underlay(
+    arguments: tuple[str, ...], overlay: str, underlay: str, is_fixed: bool
+) -> None:
+    layers = {"enable overlay": overlay, "enable underlay": underlay}
+    begun = start(*arguments, site_config={name: (value,) for name, value in layers.items() if value})
+    assert has_fixed_mount_points(begun) is is_fixed
