@@ -332,3 +332,29 @@ def test_a_node_without_gpubind_says_so() -> None:
     (answer,) = run_on_node("check", path="/usr/bin:/bin")
     assert answer.status == "crashed"
     assert answer.why.startswith("gpubind is not in the node's PATH (")
+
+
+@pytest.mark.parametrize(
+    ("printed", "error", "status", "expected"),
+    [
+        (b"", b"ssh: Connection refused\n", 255, ("unreachable", "ssh: Connection refused")),
+        (b"", b"", 255, ("unreachable", "it ended with status 255")),
+        (b"", b"", 254, ("crashed", "it ended with status 254")),
+        (b" \n", b"a\n\n b \n\n", 1, ("crashed", "b")),
+        (b"x", b"a", 255, ("garbled", "it prints `x`")),
+        (b"x" * 100, b"", 0, ("garbled", f"it prints `{'x' * 100}`")),
+        (b"x" * 101, b"", 0, ("garbled", f"it prints `{'x' * 100}`, 101 bytes in all")),
+        (b"", b"error: " + b"x" * 300, 1, ("crashed", f"error: {'x' * 193}")),
+        (line(OK)[:60], b"", 0, ("garbled", f"it prints `{line(OK)[43:60].decode()}`")),
+        (line("", 129), b"", 0, ("crashed", "gpubind was killed by signal 1")),
+        (line("", 128), b"", 0, ("crashed", "gpubind ended with status 128")),
+        (line("", 255), b"", 0, ("crashed", "gpubind was killed by signal 127")),
+        (line("", 256), b"", 0, ("garbled", "`256` is not the exit status of a program")),
+        (line("x", 2), b"", 0, ("crashed", "gpubind ended with status 2")),
+    ],
+)
+def test_the_reason_why_there_is_no_answer_is_whole(
+    printed: bytes, error: bytes, status: int, expected: tuple[str, str]
+) -> None:
+    answer = heard(printed, error=error, status=status)
+    assert (answer.status, answer.why, answer.document) == (*expected, None)
