@@ -385,6 +385,7 @@ def text_cases() -> Cases:
                 "an alias of nothing": "x: *nothing",
                 "an unknown tag": "!" + "o" * 99 + " x",
                 "a list as a key": "? [a]\n: 1",
+                "an object as a key": "? {a: 1}\n: 1",
                 "null as a key": "~: 1",
                 "a merged text": "<<: x",
                 "a merged list of texts": "<<: [x]",

@@ -118,6 +118,18 @@ def archives() -> Rows:
         made = info("a/", flag, size=7, linkname="target", devmajor=195, devminor=2, mode=0o7777)
         return tar.parse_tar_header(made.tobuf())
 
+    def with_pax(flag: bytes, attributes: dict[str, str]) -> object:
+        parsed = tar.parse_tar_header(info("a/", flag, size=7, uid=1, gid=2).tobuf())
+        return None if parsed is None else tar.apply_pax(parsed, attributes)
+
+    pax = [
+        {},
+        {"path": "p", "linkpath": "l", "uid": "8", "gid": "9", "size": "10", "mtime": "1"},
+        {"GNU.sparse.name": "n", "path": "p", "GNU.sparse.size": "11", "size": "5"},
+        {"GNU.sparse.realsize": "12", "GNU.sparse.size": "11", "GNU.sparse.map": "0,1", "path": ""},
+        {"path": "p/"},
+    ]
+
     def file_system(number: int) -> object:
         data = built_sif(SifObject(b"x", file_system=number))
         return sif.parse_sif_descriptors(data[4096:][: 4 * 585], 4096, 4 * 585, len(data))
@@ -144,6 +156,11 @@ def archives() -> Rows:
             [b"23 GNU.sparse.offset=1\n25 GNU.sparse.numbytes=2\n", b"7 a=bc\n", b"7 a=bc\n\0007 d=ef\n"],
         ),
         *each(tar.parse_sparse_text, [b"2\n1\n2\n3\n4\nrest", b"0\nrest", b"000000001\n1\n9\n"]),
+        *(
+            (flag, attributes, with_pax(flag, attributes))[1:]
+            for flag in (b"0", b"5", b"S", b"\0")
+            for attributes in pax
+        ),
         *each(tar.parse_sparse_map, ["1,2,3"]),
         *each(tar.parse_sparse_block, [b"00000000001 00000000002 ".ljust(48, b"\0"), bytes(24)]),
         *each(oci.parse_env_lines, [("A=1", "B", "A=2=3", "")]),
