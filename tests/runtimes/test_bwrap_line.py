@@ -11,7 +11,7 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.image.facts import Image
 from gpubind.model import ContainerPath, EnvVar, HostPath, Request
 from gpubind.planner.placement import GPUBIND_LAYOUT
-from gpubind.runtimes.bubblewrap.root import arguments_in_line
+from gpubind.runtimes.bubblewrap.root import REBUILD_LIMIT, arguments_in_line
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image
@@ -131,3 +131,12 @@ def test_a_variable_that_the_plan_removes_is_removed() -> None:
 
 def test_what_the_user_takes_away_stays_away() -> None:
     assert variable(options_of(*ROOT, "--unsetenv", "LD_LIBRARY_PATH"), "LD_LIBRARY_PATH") is None
+
+
+@pytest.mark.parametrize(("entries", "is_bound"), [(REBUILD_LIMIT, True), (REBUILD_LIMIT + 1, False)])
+def test_a_directory_of_a_read_only_root_is_rebuilt_up_to_the_limit(entries: int, is_bound: bool) -> None:
+    directory = ICD.rpartition("/")[0]
+    spec: Spec = {f"{directory}/{number}": "" for number in range(entries)}
+    options = options_of(*ROOT, "--dev", "/dev", spec=spec)
+    assert (("--ro-bind", "/cache/icd.json", ICD) in options) is is_bound
+    assert (("--tmpfs", directory) in options) is is_bound
