@@ -81,6 +81,7 @@ LINES: Mapping[str, str] = {
         exec --nv -B /scratch app.sif true
         exec --backend docker -e A=b image true
         exec -e A=b image true
+        exec --backend apptainer --rm image true
         exec --bogus image true
         run --rm image
         shell --bind a:b -- image
