@@ -157,6 +157,11 @@ __all__ = sorted([*_PLACES, "__version__"])  # noqa: PLE0605 - mypy takes the na
 if not TYPE_CHECKING:  # a type checker would take any name for one of these
 
     def __getattr__(name: str) -> object:
+        if name == "Tried":
+            from warnings import warn
+
+            warn("gpubind.Tried is gpubind.TrialOutcome now", DeprecationWarning, stacklevel=2)
+            return __getattr__("TrialOutcome")
         if name not in _PLACES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module

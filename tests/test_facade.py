@@ -749,3 +749,13 @@ def test_a_comparison_of_plans_is_that_of_the_command_line(tmp_path: Path) -> No
     document = json.loads(command("diff", "--json", *(f"{tmp_path}/{name}.json" for name in plans)).stdout)
     assert diff_document(gpubind.diff(plans)) == document
     assert [group["hosts"] for group in document["groups"]] == [["0", "1"], ["2"]]
+
+
+def test_an_old_name_works_for_one_release_and_warns() -> None:
+    with pytest.warns(DeprecationWarning, match="gpubind.TrialOutcome now"):
+        assert gpubind.Tried is gpubind.TrialOutcome  # type: ignore[attr-defined]
+    outcome = gpubind.TrialOutcome(gpubind.Prediction("loads", "x", (), False, "", ("libx.so",)), False, "liby.so")
+    with pytest.warns(DeprecationWarning, match="TrialOutcome.fails_differently now"):
+        assert outcome.has_other_reason is outcome.fails_differently is True
+    with pytest.warns(DeprecationWarning, match="Expectation.source_file now"):
+        assert gpubind.Expectation("node.toml").origin == "node.toml"

@@ -31,6 +31,14 @@ class Expectation(NamedTuple):
     partitions: tuple[Annotated[str, _PARTITION, "a mode, such as SPX/NPS1"], ...] = ()
     """The allowed partition modes of AMD GPUs, `CPX/NPS4`; `CPX` matches every memory mode."""
 
+    @property
+    def origin(self) -> str:
+        """Return `source_file`, of which this is the old name."""
+        from warnings import warn
+
+        warn("Expectation.origin is Expectation.source_file now", DeprecationWarning, stacklevel=2)
+        return self.source_file
+
 
 class Policy(NamedTuple):
     """The minimum for every host on which an image must run."""

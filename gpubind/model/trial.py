@@ -48,6 +48,14 @@ class TrialOutcome(NamedTuple):
         is_told = any(reason in self.said for reason in reasons) or not (reasons and self.said)
         return self.prediction.succeeds is False and self.succeeded is False and not is_told
 
+    @property
+    def has_other_reason(self) -> bool:
+        """Return `fails_differently`, of which this is the old name."""
+        from warnings import warn
+
+        warn("TrialOutcome.has_other_reason is TrialOutcome.fails_differently now", DeprecationWarning, stacklevel=2)
+        return self.fails_differently
+
 
 class Trial(NamedTuple):
     """The outcomes in one container."""
