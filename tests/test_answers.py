@@ -19,7 +19,7 @@ import pytest
 from gpubind import check, plan
 from gpubind.errors import BoundError, HostReadError, UnseenError
 from gpubind.files.ldconfig import CONFIGURED_LIMIT, INCLUDES_LIMIT, read_ldsoconf
-from gpubind.host.base import not_looked_at
+from gpubind.host.base import unreadable_path_findings
 from gpubind.machine import answers, system
 from gpubind.machine.answers import inspection_error, is_optional, missing_from, retry_transient
 from gpubind.machine.budget import current, one_command, renew, report_progress, report_progress_to, spend
@@ -207,14 +207,14 @@ def test_a_live_host_tells_of_nothing_that_it_could_look_at(machine: Path) -> No
 
     host = LiveHost(str(machine / "host"), str(machine / "host"))
     plan(host, Request())
-    assert [*not_looked_at(host)] == []
+    assert [*unreadable_path_findings(host)] == []
 
 
 def test_a_path_to_nothing_says_why(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
-    assert answers.why_absent(str(tmp_path / "gone")) == "it does not exist"
-    assert answers.why_absent(str(tmp_path / "loop")) == os.strerror(errno.ELOOP)
-    assert answers.why_absent(str(tmp_path)) == ""
+    assert answers.why_no_facts(str(tmp_path / "gone")) == "it does not exist"
+    assert answers.why_no_facts(str(tmp_path / "loop")) == os.strerror(errno.ELOOP)
+    assert answers.why_no_facts(str(tmp_path)) == ""
 
 
 def test_a_directory_of_devices_that_is_forbidden_is_a_warning_and_not_a_host_without_devices() -> None:
@@ -271,7 +271,7 @@ def test_the_kinds_of_a_path_are_told_apart(tmp_path: Path) -> None:
     assert [answers.lexists(path) for path in paths] == [True, True, True, False, False]
     assert [answers.is_file(path) for path in paths] == [False, True, False, False, False]
     assert [answers.is_directory(path) for path in paths] == [True, False, False, False, False]
-    assert [answers.why_absent(path) for path in paths] == ["", "", *["it does not exist"] * 3]
+    assert [answers.why_no_facts(path) for path in paths] == ["", "", *["it does not exist"] * 3]
 
 
 def test_bytes_are_read_up_to_a_size_and_a_file_up_to_a_limit(tmp_path: Path) -> None:

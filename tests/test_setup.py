@@ -15,7 +15,13 @@ import pytest
 import gpubind as package
 from gpubind.cli.registering import Setup, apply, changes_to_register, changes_to_remove
 from gpubind.errors import FormatError, RuntimeLimitError, UsageError
-from gpubind.formats.driver.registration import Registration, in_containerd, in_docker, out_of_containerd, out_of_docker
+from gpubind.formats.driver.registration import (
+    Registration,
+    out_of_containerd,
+    out_of_docker,
+    register_in_containerd,
+    register_in_docker,
+)
 from gpubind.formats.text.toml import parse_toml
 from tests.support.commands import BARE, gpubind
 from tests.support.forked import run_forked
@@ -349,24 +355,24 @@ def test_what_others_have_in_that_place_stays(root: Path, engine: str, path: str
 @pytest.mark.parametrize(("version", "plugin"), [(2, "io.containerd.grpc.v1.cri"), (3, "io.containerd.cri.v1.runtime")])
 def test_containerds_other_tables_and_comments_stay(version: int, plugin: str) -> None:
     text = CONTAINERD.replace(b"version = 2", b"version = %d" % version)
-    made = in_containerd(text, ENTRY)
+    made = register_in_containerd(text, ENTRY)
     assert made.startswith(text)
     found = parse_toml(made, "x", "x")["plugins"][plugin]["containerd"]["runtimes"]["gpubind"]
     assert found == {"runtime_type": "io.containerd.runc.v2", "options": {"BinaryName": ENTRY.program}}
-    assert in_containerd(made, ENTRY) == made
+    assert register_in_containerd(made, ENTRY) == made
     assert out_of_containerd(made, text, ENTRY.program) == text
 
 
 def test_a_name_of_another_time_is_replaced() -> None:
-    made = in_docker(in_docker(DAEMON, ENTRY), ENTRY._replace(name="nvidia"))
+    made = register_in_docker(register_in_docker(DAEMON, ENTRY), ENTRY._replace(name="nvidia"))
     assert [*json.loads(made)["runtimes"]] == ["nvidia"]
     assert out_of_docker(made, DAEMON, ENTRY.program) == DAEMON or json.loads(made)["log-driver"] == "json-file"
 
 
 @pytest.mark.parametrize("data", [None, b"", b" \n"])
 def test_an_empty_configuration_is_as_good_as_none(data: Optional[bytes]) -> None:
-    assert json.loads(in_docker(data, ENTRY))["runtimes"] == {"gpubind": {"path": ENTRY.program}}
-    assert parse_toml(in_containerd(data, ENTRY), "x", "x")["version"] == 2
+    assert json.loads(register_in_docker(data, ENTRY))["runtimes"] == {"gpubind": {"path": ENTRY.program}}
+    assert parse_toml(register_in_containerd(data, ENTRY), "x", "x")["version"] == 2
 
 
 @pytest.mark.parametrize("options", [("--name", "a b"), ("--name", "")])
@@ -486,10 +492,10 @@ def test_root_registers_no_package_that_others_could_change(root: Path) -> None:
 def test_errors_name_the_key() -> None:
     for text, place in ((b'{"runtimes": 1}', "key runtimes"), (b"[]", "the whole document")):
         with pytest.raises(FormatError, match="bad-config") as caught:
-            in_docker(text, ENTRY)
+            register_in_docker(text, ENTRY)
         assert caught.value.place == place
     with pytest.raises(UsageError, match="setup-conflict"):
-        in_docker(b'{"runtimes": {"gpubind": {"path": "/x"}}}', ENTRY)
+        register_in_docker(b'{"runtimes": {"gpubind": {"path": "/x"}}}', ENTRY)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the process becomes another user")

@@ -204,7 +204,7 @@ def _short(name: str) -> str:
 
 
 def _unknown(what: str, lines: Sequence[str], *, where: str = "", near: Sequence[str] = ()) -> UsageError:
-    """Return the error that *lines* are unknown, with the names in *near*, else with the nearest messages."""
+    """Return the error about unknown *lines*. It suggests the names in *near*, else the nearest messages."""
     near = similar_codes(lines) or near
     if near:
         hint = "did you mean " + " or ".join(f"`{name}`" for name in near) + "?"

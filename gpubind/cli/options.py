@@ -36,11 +36,11 @@ def run(command: Subcommand, values: Mapping[str, Any], origins: Mapping[str, Or
     try:
         command.run(options=_plan_options(shared, origins), **others)
     except UsageError as error:
-        from gpubind.cli.settings import place_of
+        from gpubind.cli.settings import setting_location
 
         name = _option_of_field(error.field) if error.field else _ABOUT.get(error.code)
         about = (option for option in command.options if option.name == name)
-        error.where = error.where or "".join(place_of(option, origins[option.parameter]) for option in about)
+        error.where = error.where or "".join(setting_location(option, origins[option.parameter]) for option in about)
         raise
 
 
@@ -126,14 +126,14 @@ def report_unreadable(
 ) -> Iterator[None]:
     """Report the ignored and unreadable parts of *host* at the end of the context."""
     from gpubind.cli.output import report
-    from gpubind.host.base import dev_root_assumed, not_looked_at
+    from gpubind.host.base import dev_root_assumed, unreadable_path_findings
     from gpubind.planner.planning import trust_findings
 
     try:
         yield
     finally:
         ignored = trust_findings(host, request, listfile)
-        report((*ignored, *dev_root_assumed(host), *not_looked_at(host)), brief=True)
+        report((*ignored, *dev_root_assumed(host), *unreadable_path_findings(host)), brief=True)
 
 
 def open_image_of(image: Optional[str], host: Host) -> Optional[Image]:

@@ -13,7 +13,7 @@ from gpubind.documents.text import printable, render_error, render_finding, rend
 from gpubind.errors import GpubindError, OutputError, StdoutClosedError, UsageError
 from gpubind.machine import system
 from gpubind.machine.budget import report_progress
-from gpubind.machine.listener import mark_uncacheable, report_output, why_not_served
+from gpubind.machine.listener import mark_uncacheable, report_printed, why_not_served
 from gpubind.model import Finding
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _columns() -> int:
 
 
 def tables_as_text(tables: Iterable[Table], output: Optional[str], last: str = "") -> str:
-    """Return *tables* and the line *last* for the file *output*, or the terminal. Errors: those of importing rich."""
+    """Return *tables*, then the line *last*, as text for the file *output* or a terminal. Errors: of importing rich."""
     from gpubind.cli.tables import render_tables
 
     return render_tables(tables, table_width(output), last, colour=has_colour(output))
@@ -114,7 +114,7 @@ def has_colour(path: Optional[str]) -> bool:
 def write_stderr(text: str) -> None:
     """Write *text* to standard error, if there is one."""
     text = without_surrogates(text)
-    report_output(text)
+    report_printed(text)
     _write_message(text)
 
 
@@ -204,7 +204,7 @@ def report_folded(findings: Iterable[Finding]) -> None:
 def _to_stdout(data: bytes) -> None:
     if sys.stdout is None:
         raise StdoutClosedError("stdout-closed", "standard output is closed")
-    report_output(data)
+    report_printed(data)
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.flush()

@@ -113,13 +113,13 @@ def _choice_errors(command: Subcommand, line: ParsedLine) -> Iterator[WrongUseEr
     for each in parameters:
         for value in _as_list(line.values.get(each.parameter)) if each.unknown else ():
             if value not in choices_of(each):
-                from gpubind.cli.settings import place_of
+                from gpubind.cli.settings import setting_location
 
                 message, hint = (
                     f"unknown {each.parameter.rstrip('_')} `{value}`",
                     suggest_known(choices_of(each), value),
                 )
-                where = place_of(each, line.origins[each.parameter]) if isinstance(each, Option) else ""
+                where = setting_location(each, line.origins[each.parameter]) if isinstance(each, Option) else ""
                 yield WrongUseError(each.unknown, message, where=where, hint=hint)
 
 

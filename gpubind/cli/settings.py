@@ -57,7 +57,7 @@ def defaults_for(command: Subcommand) -> dict[str, Any]:
     return {name: [value] if name == "format_" else value for name, value in defaults.items()}
 
 
-def place_of(option: Option, origin: Origin) -> str:
+def setting_location(option: Option, origin: Origin) -> str:
     """Return the variable or configuration file that sets *option*; empty for the command line."""
     if origin == "variable":
         return f"the variable {option.variable}"

@@ -279,7 +279,7 @@ def comparison_of(groups: Iterable[NodeGroup]) -> Optional[Comparison]:
     return compare_hosts(snapshots) if snapshots else None
 
 
-def render_findings_of(groups: Iterable[NodeGroup], fold: Fold, *, verbose: bool) -> str:
+def render_group_findings(groups: Iterable[NodeGroup], fold: Fold, *, verbose: bool) -> str:
     """Return the errors and warnings of each group in full; *verbose*: and its notes."""
     lines = []
     for group in groups:

@@ -63,10 +63,10 @@ def unpacked(value: Any) -> Any:
     return ABSENT if instance == ABSENT else instance
 
 
-def size_of(value: Any) -> int:
+def packed_size(value: Any) -> int:
     """Return the approximate size of the packed *value* in bytes."""
     if isinstance(value, (list, tuple)):
-        return 8 + sum(map(size_of, value))
+        return 8 + sum(map(packed_size, value))
     return 8 + (len(value) if isinstance(value, (bytes, str)) else 0)
 
 
@@ -81,7 +81,7 @@ class RememberedTree(Tree):
         self._load_full_tree = load
         self._keep = keep
         self._full_tree: Optional[Tree] = None
-        self._size = sum(size_of(value) for answers in cached.values() for value in answers.values())
+        self._size = sum(packed_size(value) for answers in cached.values() for value in answers.values())
 
     def close(self) -> None:
         """Close the files if they are open: then there are new answers to keep."""
@@ -139,7 +139,7 @@ class RememberedTree(Tree):
         # Other answers, such as `forbidden`, depend on the user and not on the image.
         if not isinstance(result, Missing) or result.why in ("absent", "unreadable"):
             encoded = packed(result)
-            size = size_of(encoded) + size_of(key)
+            size = packed_size(encoded) + packed_size(key)
             if size <= BYTES_LIMIT and self._size + size <= _WHOLE_LIMIT:
                 answers[key] = encoded
                 self._size += size

@@ -173,7 +173,7 @@ class AnswerCollector:
         return node in self._outputs
 
     def finish_node(self, node: str, status: Optional[int], why: str = "", kind: Optional[Status] = None) -> None:
-        """End *node*, whose command ended with *status*; *why* there is no answer, if known."""
+        """Record that the command of *node* ended with *status*; *why* is the known reason for a missing answer."""
         output = self._outputs.get(node)
         if output is None:
             return

@@ -148,7 +148,7 @@ class Host:
         self.close()
 
     def close(self) -> None:
-        """Close the open directories of this machine. Any later question is an error."""
+        """Close the open directories of this machine. Reading it afterwards is an error."""
         for tree in (self.driver, self.dev, self.local):
             if tree is not None:
                 tree.close()
@@ -241,7 +241,7 @@ def trust_finding(untrusted: Untrusted) -> Finding:
     )
 
 
-def not_looked_at(host: Host, image: Optional[Tree] = None) -> Iterator[Finding]:
+def unreadable_path_findings(host: Host, image: Optional[Tree] = None) -> Iterator[Finding]:
     """Yield a finding for each path of *host* and *image* that could not be read but that a plan can do without."""
     trees = (("host", host.driver), ("host", host.dev), ("image", image))
     unseen = {(of, path): why for of, tree in trees if tree is not None for path, why in sorted(tree.unseen.items())}

@@ -66,7 +66,7 @@ class LiveHost(Host):
         return system.environ() if self.task is None else self.task
 
     def as_user(self, name: str) -> Host:
-        identity = _identity_of(name, self.dev)
+        identity = _identity_of_user(name, self.dev)
         host = self.copy()
         host.identity = identity
         if identity.euid == 0:  # modes do not apply
@@ -95,7 +95,7 @@ class LiveHost(Host):
         return run_program(argv, timeout_s)
 
 
-def _identity_of(name: str, tree: Tree) -> Identity:
+def _identity_of_user(name: str, tree: Tree) -> Identity:
     """Return the user *name*: of this machine if *tree* is its root, else in the tree's /etc/passwd and /etc/group.
 
     Errors: `UsageError` (code `unknown-user`).

@@ -76,7 +76,7 @@ def cuda_of_records(tree: Tree, prefix: str) -> Iterator[ImageCuda]:
     return _versions_in_names(tree, f"{prefix}/conda-meta", "conda")
 
 
-def package_directories(tree: Tree, path: str) -> tuple[str, ...]:
+def site_package_directories(tree: Tree, path: str) -> tuple[str, ...]:
     """Return the `site-packages` of each Python in an image whose PATH is *path*."""
     places = (place for prefix in prefixes_of(tree, path) for place in site_packages(tree, prefix))
     return tuple(_unique_directories(tree, places))
@@ -141,7 +141,7 @@ def wheel_directory_of(tree: Tree, path: str, soname: str) -> Optional[str]:
 
     Only programs with an RPATH find it there.
     """
-    places = (place for packages in package_directories(tree, path) for place in wheel_directories(tree, packages))
+    places = (place for packages in site_package_directories(tree, path) for place in wheel_directories(tree, packages))
     return next((place for place in places if soname in tree.names(place)), None)
 
 

@@ -30,7 +30,7 @@ from gpubind.machine.budget import report_progress
 from gpubind.machine.listener import mark_uncacheable, printed_by
 from gpubind.machine.programs import run_captured
 from gpubind.machine.trust import trusted_environ
-from gpubind.memo.answer import is_on
+from gpubind.memo.answer import is_enabled
 from gpubind.memo.content import content_name, keep_content, known_content
 from gpubind.model import HostPath, Missing
 from gpubind.model.arch import Architecture
@@ -111,7 +111,7 @@ def _key(store: Store, metadata: InspectedImage, arch: Architecture) -> Optional
     The key contains the store: another store may give a false ID.
     """
     program = find_program(store)
-    if not (metadata.id and metadata.parts) or isinstance(program, Missing) or not is_on():
+    if not (metadata.id and metadata.parts) or isinstance(program, Missing) or not is_enabled():
         return None
     of_store = (store, program, sorted(trusted_environ(VARIABLES).items()))
     return content_name(repr((of_store, arch.name, metadata.id, metadata.arch, metadata.parts)))

@@ -16,7 +16,7 @@ from gpubind.files import Tree, glob_or_note
 from gpubind.files.facts import GPU_CODE
 from gpubind.formats.driver.cuda_packages import cuda_of_library
 from gpubind.frozen import NamedTuple
-from gpubind.image.cuda import frameworks_in, glob_below, newest_first, opened_of, package_directories
+from gpubind.image.cuda import frameworks_in, glob_below, newest_first, opened_of, site_package_directories
 from gpubind.image.facts import Image
 from gpubind.model import ImageCuda, Missing
 from gpubind.model.cuda import cuda_of_isa, frameworks, system_frameworks, version_key
@@ -42,8 +42,8 @@ class _CodePath(NamedTuple):
 
 
 def read_gpu_code(image: Image) -> tuple[CodeFile, ...]:
-    """Return the GPU code of each framework in *image*; of a file that cannot be read, the reason."""
-    return collect_gpu_code(image.tree, package_directories(image.tree, image.facts.env.get("PATH", "")))
+    """Return the GPU code of each framework in *image*, or the reason why its file cannot be read."""
+    return collect_gpu_code(image.tree, site_package_directories(image.tree, image.facts.env.get("PATH", "")))
 
 
 def collect_gpu_code(tree: Tree, packages: Iterable[str]) -> tuple[CodeFile, ...]:
@@ -52,7 +52,7 @@ def collect_gpu_code(tree: Tree, packages: Iterable[str]) -> tuple[CodeFile, ...
     Files without GPU code are left out. Of several paths that lead to one file, the first is reported.
     """
     directories, code_files = tuple(packages), dict[str, CodeFile]()
-    for place in (*_in_packages(tree, directories), *_system_code(tree), *_other_libraries(tree, directories)):
+    for place in (*_code_in_packages(tree, directories), *_system_code(tree), *_other_libraries(tree, directories)):
         real_path = tree.resolve(place.path)
         if isinstance(real_path, Missing) or real_path in code_files:
             continue
@@ -118,7 +118,7 @@ def with_code(tree: Tree, every: Sequence[ImageCuda], files: Iterable[CodeFile])
     return newest_first(cuda for cuda in cuda_versions if cuda.origin != "code" or cuda.version not in exact)
 
 
-def _in_packages(tree: Tree, packages: Iterable[str]) -> Iterator[_CodePath]:
+def _code_in_packages(tree: Tree, packages: Iterable[str]) -> Iterator[_CodePath]:
     for framework, directory in frameworks_in(tree, packages):
         code = [path for pattern in framework.code for path in glob_below(tree, directory, pattern)]
         opened = opened_of(tree, directory, framework, code)

@@ -28,7 +28,7 @@ from gpubind.image.cuda import (
     frameworks_in,
     glob_below,
     needed_cuda,
-    package_directories,
+    site_package_directories,
     wheel_directories,
 )
 from gpubind.image.environment import DEFAULT_PATH
@@ -411,7 +411,7 @@ def _missing_libraries(image: Image, places: tuple[str, ...], code: Iterable[Cod
             for failure in container.load_with_directories(library, directories).failures:
                 if failure.kind == "missing" and _vendor_and_capability(failure.name) is None:
                     missing.setdefault(failure.name, library)
-    directories = (*beside(places), *wheels)
+    directories = (*borrowed_directories(places), *wheels)
     for vendor, is_theirs in NEEDED_BY_CODE:
         for path in (file.path for file in code if vendor in file.gpu_code.vendors):
             for failure in container.load_with_directories(path, directories).failures:
@@ -424,7 +424,7 @@ def _missing_libraries(image: Image, places: tuple[str, ...], code: Iterable[Cod
     yield from sorted(missing.items())
 
 
-def beside(places: Iterable[str]) -> Iterator[str]:
+def borrowed_directories(places: Iterable[str]) -> Iterator[str]:
     """Yield the directories in which Python packages in *places* find libraries of other packages."""
     for packages in places:
         yield from (f"{packages}/torch/lib", f"{packages}/dpctl", dirname(dirname(packages)))
@@ -455,7 +455,7 @@ class _LibraryPaths:
         self.libraries = tuple(
             dict.fromkeys((*(p for p in search_path if p.startswith("/")), *image.loader.directories))
         )
-        self.packages = package_directories(image.tree, image.facts.env.get("PATH", ""))
+        self.packages = site_package_directories(image.tree, image.facts.env.get("PATH", ""))
 
     def paths_of_pattern(self, pattern: str) -> Iterator[str]:
         """Match an absolute *pattern*, one below Python packages after `site:`, or one below library directories."""

@@ -48,7 +48,7 @@ def is_synapse_library(name: str) -> bool:
 def read_synapse(tree: Tree, packages: Iterable[str]) -> Optional[Synapse]:
     """Return the SynapseAI of the image *tree*, with Python packages in *packages*; None if it has none."""
     library = next((f"{HOME}/{name}" for name in tree.names(HOME) if name.startswith(_LIBRARY)), None)
-    candidates = (*(_installed(tree) if library else ()), *_of_packages(tree, packages))
+    candidates = (*(_installed(tree) if library else ()), *_installed_releases(tree, packages))
     return candidates[0] if candidates else Synapse(None, library) if library else None
 
 
@@ -60,7 +60,7 @@ def _installed(tree: Tree) -> Iterator[Synapse]:
             yield Synapse(release[1].decode(), _STATUS)
 
 
-def _of_packages(tree: Tree, packages: Iterable[str]) -> Iterator[Synapse]:
+def _installed_releases(tree: Tree, packages: Iterable[str]) -> Iterator[Synapse]:
     for directory in packages:
         for name in tree.names(directory):
             match = _WHEEL.fullmatch(name)

@@ -94,7 +94,9 @@ def locate(
         else file
         for file in (*files.values(), *existing_files)
     ]
-    more, skipped = partition_outcomes(_others(search, table, listed, sourced, (*earlier_decisions, *decisions), nodes))
+    more, skipped = partition_outcomes(
+        _unclaimed_outcomes(search, table, listed, sourced, (*earlier_decisions, *decisions), nodes)
+    )
     loaders = interpreter_directories(search.tree, (*sourced, *more))
     return LocatedFiles(
         libraries, (*sourced, *more, *loaders), tuple(decisions), (*listed.decisions, *skipped), found_libraries
@@ -184,7 +186,7 @@ def _with_links(libraries: Iterable[HostFile], listed: dict[RootedPath, Claim]) 
     return tuple(result)
 
 
-def _others(
+def _unclaimed_outcomes(
     search: Search,
     table: NameTable,
     listed: _ListedPaths,

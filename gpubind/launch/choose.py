@@ -10,7 +10,7 @@ from gpubind.errors import HostReadError, RuntimeLimitError, UsageError
 from gpubind.frozen import NamedTuple
 from gpubind.image.reference import FILE_FORMS, ImageForm, ImageReference, parse_reference
 from gpubind.launch.execute import find_program
-from gpubind.machine.answers import lexists, why_absent
+from gpubind.machine.answers import lexists, why_no_facts
 from gpubind.runtimes import RUNTIMES, get_runtime
 from gpubind.runtimes.cmdline.programs import Action
 from gpubind.runtimes.runtime import Runtime
@@ -84,12 +84,12 @@ def choose_runtime(image_arg: str, environ: Mapping[str, str], *, elsewhere: boo
     image = parse_reference(image_arg)
     form = image.form
     if image.store is not None:
-        runtime = RUNTIMES[image.store] if elsewhere else _first_of([image.store], image, environ)
+        runtime = RUNTIMES[image.store] if elsewhere else _first_installed([image.store], image, environ)
         return ChosenRuntime(runtime, image, "whose store is named with the image", image_arg)
     if form == "reference" and not any(find_program(name, environ) for name in _runtimes_for(form)):
         form = None
     try:
-        runtime = _first_of(_runtimes_for(form), image, environ)
+        runtime = _first_installed(_runtimes_for(form), image, environ)
     except RuntimeLimitError:
         if not elsewhere:
             raise
@@ -100,7 +100,7 @@ def choose_runtime(image_arg: str, environ: Mapping[str, str], *, elsewhere: boo
         from gpubind.image.open import suggest_path
 
         # Its store would look for an image of this name, and report a network error.
-        why = f"{why_absent(image_arg)}, and {runtime.name} starts no files"
+        why = f"{why_no_facts(image_arg)}, and {runtime.name} starts no files"
         hint = f"look at the path; an image of {runtime.name}'s store has a name without a path"
         hint = suggest_path(image_arg) or hint
         raise HostReadError("no-image", "the image cannot be read", where=image_arg, why=why, hint=hint)
@@ -166,7 +166,7 @@ def _runtimes_for(form: Optional[ImageForm]) -> Iterator[str]:
             yield name
 
 
-def _first_of(names: Iterable[str], image: ImageReference, environ: Mapping[str, str]) -> Runtime:
+def _first_installed(names: Iterable[str], image: ImageReference, environ: Mapping[str, str]) -> Runtime:
     """Return the first of *names* whose program is in PATH. Errors: `RuntimeLimitError` (code `no-runtime`)."""
     tried = []
     for name in names:

@@ -44,7 +44,7 @@ def put_links(links: Mapping[str, HostPath], directory: str) -> bool:
             if before == hidden_name:
                 return False
             if not system.exists(f"{parent}/{hidden_name}", follow=False):
-                _make(links, f"{parent}/{hidden_name}")
+                _make_links(links, f"{parent}/{hidden_name}")
             elif _read_links(f"{parent}/{hidden_name}") != links:
                 raise _other_directory_error(f"{parent}/{hidden_name}")
             _replace_link(parent, name, hidden_name, is_empty=before == "")
@@ -97,7 +97,7 @@ def _digest(links: Mapping[str, HostPath]) -> str:
 
 
 def _read_links(directory: str) -> Optional[dict[str, HostPath]]:
-    """Return the links in *directory* and its subdirectories; None if it has other files, or others may change it.
+    """Return the links in *directory* and below; None if it has other files, or if other users may change it.
 
     Errors: `OSError`.
     """
@@ -119,7 +119,7 @@ def _read_links(directory: str) -> Optional[dict[str, HostPath]]:
     return links
 
 
-def _make(links: Mapping[str, HostPath], directory: str) -> None:
+def _make_links(links: Mapping[str, HostPath], directory: str) -> None:
     """Create *directory* with *links* under a temporary name, then rename it."""
     part = f"{directory}.{system.random_name()}.part"
     try:

@@ -17,7 +17,7 @@ from gpubind.host.directories import xdg_directory
 from gpubind.machine import system
 from gpubind.machine.trust import acts_as_root, is_trusted_path, why_not_shareable
 from gpubind.machine.writing import make_ours
-from gpubind.machine.writing import put as put_file
+from gpubind.machine.writing import write_if_missing as put_file
 from gpubind.model import ContainerPath, HostPath
 from gpubind.model.digest import sha256, sha256_hex
 

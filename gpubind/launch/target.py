@@ -212,7 +212,7 @@ def _open_from_store(
         name = _pull(pull, target.program, name, request.environ)
         target = target._replace(options=pull.no_repeat_options)
     try:
-        return target._replace(image=_open(request, target, image._replace(name=name), UNREADABLE_IMAGE_ERRORS))
+        return target._replace(image=_open_image(request, target, image._replace(name=name), UNREADABLE_IMAGE_ERRORS))
     except HostReadError as error:
         if when == "missing" and isinstance(error, NotStoredError):
             name = _pull(pull, target.program, name, request.environ)
@@ -270,7 +270,7 @@ def _open_path(request: StartRequest, target: StartTarget, image: ImageReference
                 request.report(Notice("warning", "image-not-checked", text))
             return None
         tolerated = (GpubindError,)
-    opened = _open(request, target, image, tolerated)
+    opened = _open_image(request, target, image, tolerated)
     if opened is not None and not has_prefix:
         need_kind(opened, image, runtime)
     return opened
@@ -286,7 +286,7 @@ def _is_missing(image: ImageReference, runtime: Runtime) -> bool:
     return not (":" in image.text and not image.is_path) and not lexists(image.text)
 
 
-def _open(
+def _open_image(
     request: StartRequest, target: StartTarget, image: ImageReference, tolerated: tuple[type[GpubindError], ...]
 ) -> Optional[Image]:
     """Return the opened *image*; None, with a message, after one of the *tolerated* errors.

@@ -188,7 +188,7 @@ def _image_runtime(
 
 def is_for_video(image: Loader, userspace: Userspace) -> bool:
     """Return whether the image has the video driver of the vendor of *userspace*, and no software that computes."""
-    return has_one(image, userspace.video) and not has_one(image, (*userspace.users, *userspace.frameworks))
+    return has_one(image, userspace.video_users) and not has_one(image, (*userspace.users, *userspace.frameworks))
 
 
 def has_one(image: Loader, patterns: Iterable[str]) -> bool:

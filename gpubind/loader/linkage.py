@@ -103,7 +103,7 @@ def linked_in_plan(tree: Tree, mounts: Iterable[Mount]) -> tuple[LinkedFile, ...
 
 
 def linked_outside(container: Container, tree: Tree, path: RootedPath) -> LinkedFile:
-    """Return the linkage that *path* of *tree*, a file outside the container, would have in it."""
+    """Return the linkage in the container of a file outside it: *path* of *tree*."""
 
     def resolve(name: str) -> _Found:
         file = container.find(name)

@@ -122,7 +122,7 @@ def facts(path: str, *, follow: bool = True) -> Optional[os.stat_result]:
         return None
 
 
-def why_absent(path: str) -> str:
+def why_no_facts(path: str) -> str:
     """Return why *path* has no facts; empty if it has some."""
     try:
         system.stat(path)

@@ -14,7 +14,7 @@ recorder: Any = None
 """The `gpubind.memo.recorder.Recorder` of this command's questions; None if there is none."""
 
 
-def report_output(text: Union[str, bytes]) -> None:
+def report_printed(text: Union[str, bytes]) -> None:
     """Report that *text* was written: bytes to standard output, or a line to standard error."""
     if recorder is not None:
         recorder.printed.append(text)

@@ -26,8 +26,8 @@ def with_owner(path: str) -> tuple[os.stat_result, bool]:
     """
     file = posix.open(path, posix.O_PATH | posix.O_NOFOLLOW | posix.O_CLOEXEC)
     try:
-        number = text_of(f"{_OWN_FACTS}/{file}").partition(b"mnt_id:")[2].split()[0] + b" "
-        mount = next((line for line in text_of(MOUNTS).split(b"\n") if line.startswith(number)), b"")
+        number = read_unrecorded(f"{_OWN_FACTS}/{file}").partition(b"mnt_id:")[2].split()[0] + b" "
+        mount = next((line for line in read_unrecorded(MOUNTS).split(b"\n") if line.startswith(number)), b"")
         return posix.fstat(file), _is_by_root(mount)
     finally:
         posix.close(file)
@@ -40,7 +40,7 @@ def _is_by_root(mount: bytes) -> bool:
     return len(right) == 3 and (not is_fuse or b"user_id=0" in right[2].split(b","))
 
 
-def text_of(path: str, limit: int = 1 << 30) -> bytes:
+def read_unrecorded(path: str, limit: int = 1 << 30) -> bytes:
     """Return at least the first *limit* bytes of *path*, without a report to the recorder. Errors: `OSError`."""
     file, data = posix.open(path, posix.O_RDONLY | posix.O_NONBLOCK | posix.O_NOCTTY | posix.O_CLOEXEC), b""
     try:

@@ -71,13 +71,13 @@ def run_streaming(
     meanwhile: Callable[[], None] = lambda: None,
     patience_s: float = 0.0,
 ) -> int:
-    """Run *program*, and return its status. *receive* gets whether a chunk is from standard error, and the chunk.
+    """Run *program*, and return its status. *receive* gets whether a chunk is from standard error, and its bytes.
 
     Its standard input is the file *reads*, or empty; its standard output goes to the file *into*, if given. If it does
     not end in time, or *receive* raises an error, it gets SIGTERM and *patience_s* to end. Then it is killed with all
     that it has started. *meanwhile* is called regularly.
 
-    Errors: `OSError`, whose text calls the program *name*: also for a program that a signal has killed.
+    Errors: `OSError`, whose text calls the program *name*; also if a signal killed the program.
     """
     deadline = time.monotonic() + timeout_s
     process: Optional[Process] = None

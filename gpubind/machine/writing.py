@@ -49,7 +49,7 @@ def make_ours(directory: str, mode: int) -> OpenDirectory:
     return opened
 
 
-def put(directory: str, name: str, data: bytes, mode: int) -> str:
+def write_if_missing(directory: str, name: str, data: bytes, mode: int) -> str:
     """Write *data* to the file *name* in *directory* if missing; return its path. *mode* is for a new directory."""
     with make_ours(directory, mode) as place:
         if not _holds(place, name, data):

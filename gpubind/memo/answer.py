@@ -43,7 +43,7 @@ class Unfinished:
         self.start = start
 
 
-def is_on() -> bool:
+def is_enabled() -> bool:
     """Return whether answers are stored: the user may turn it off; set-user-id and set-group-id programs store none."""
     is_on = os.environ.get(SWITCH, "").lower() not in ("off", "0", "no", "false")
     return is_on and os.getuid() == os.geteuid() and os.getgid() == os.getegid() and sys.stdout is not None
@@ -54,7 +54,7 @@ def memo_keys(args: Sequence[str]) -> tuple[str, ...]:
 
     Return none for a command without memos, or where memos are turned off.
     """
-    if not args or args[0] not in COMMANDS or not is_on():
+    if not args or args[0] not in COMMANDS or not is_enabled():
         return ()
     try:
         facts = (

@@ -9,7 +9,7 @@ from typing import Any, Literal, Optional
 
 from gpubind.frozen import NamedTuple
 from gpubind.machine import system
-from gpubind.machine.mounts import MOUNTS, text_of
+from gpubind.machine.mounts import MOUNTS, read_unrecorded
 
 Trust = Literal["times", "opened", "none"]
 
@@ -50,7 +50,7 @@ class FileSystems:
     """The mounted file systems, read once. Source: proc_pid_mountinfo(5)."""
 
     def __init__(self) -> None:
-        lines = text_of(MOUNTS).decode("utf-8", "surrogateescape").split("\n")
+        lines = read_unrecorded(MOUNTS).decode("utf-8", "surrogateescape").split("\n")
         mounts = [_mount(line) for line in lines if line]
         self._by_device = {mount.device: mount for mount in mounts}
         self._by_place = sorted(mounts, key=lambda mount: len(mount.place))[::-1]

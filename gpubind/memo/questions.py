@@ -147,10 +147,10 @@ def _names(path: str) -> bytes:
 
 def _mounted(question: tuple[str, str]) -> bool:
     """Source: proc_pid_mountinfo(5)."""
-    from gpubind.machine.mounts import MOUNTS, text_of  # rarely needed
+    from gpubind.machine.mounts import MOUNTS, read_unrecorded  # rarely needed
 
     head, tail = (part.encode("utf-8", "surrogateescape") for part in question)
-    return any(line.endswith(tail) and head in line for line in text_of(MOUNTS).split(b"\n"))
+    return any(line.endswith(tail) and head in line for line in read_unrecorded(MOUNTS).split(b"\n"))
 
 
 def _owner(path: str) -> tuple[bool, ...]:
@@ -173,14 +173,14 @@ def _user(uid: int) -> Optional[tuple[Any, ...]]:
         return None
 
 
-def _own_locale(_: str) -> bool:
+def _is_locale_of_python(_: str) -> bool:
     """Return whether Python has set LC_CTYPE for itself (PEP 538): no container may inherit that."""
     if os.environ.get("LC_CTYPE") != "C.UTF-8":
         return False
-    from gpubind.machine.mounts import text_of
+    from gpubind.machine.mounts import read_unrecorded
 
     try:
-        return b"\0LC_CTYPE=" not in b"\0" + text_of(OWN_ENVIRON)
+        return b"\0LC_CTYPE=" not in b"\0" + read_unrecorded(OWN_ENVIRON)
     except OSError:
         return False
 
@@ -243,7 +243,7 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "variables": lambda _: tuple(sorted(os.environ)),
     "user": _user,
     "terminal": lambda descriptor: tuple(posix.get_terminal_size(descriptor)),
-    "locale": _own_locale,
+    "locale": _is_locale_of_python,
     "output": _output,
 }
 """The kinds of questions, and the function that asks each again. "written": the times of a file or directory, if the

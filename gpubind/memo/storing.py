@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Optional, Union
 
-from gpubind.machine.mounts import text_of
+from gpubind.machine.mounts import read_unrecorded
 from gpubind.memo import files
 from gpubind.memo.answer import ARGS_LIMIT
 from gpubind.memo.filesystems import is_young
@@ -136,8 +136,8 @@ def note_modules(recorder: Trace, *, with_packages: bool = True) -> None:
 
 
 def _began_ns() -> int:
-    """Return the start time of this process, by the clock of files. Source: proc_pid_stat(5)."""
-    ticks = int(text_of("/proc/self/stat").rpartition(b")")[2].split()[19])
+    """Return the start time of this process, in ns of the clock of file timestamps. Source: proc_pid_stat(5)."""
+    ticks = int(read_unrecorded("/proc/self/stat").rpartition(b")")[2].split()[19])
     age = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     return time.time_ns() - age
 
@@ -160,7 +160,7 @@ def write(name: str, memo: dict[str, Any]) -> Optional[str]:
         place = _create(directory)
         if place is not None:
             try:
-                _put(place, name, data)
+                _store(place, name, data)
                 _drop_oldest(place)
             finally:
                 posix.close(place)
@@ -175,13 +175,13 @@ def _new_secret() -> Optional[bytes]:
     if place is None:
         return None
     try:
-        _put(place, files.SECRET, os.urandom(files.SECRET_SIZE))
+        _store(place, files.SECRET, os.urandom(files.SECRET_SIZE))
     finally:
         posix.close(place)
     return files.read_secret()  # another process may have been faster
 
 
-def _put(place: int, name: str, data: bytes) -> None:
+def _store(place: int, name: str, data: bytes) -> None:
     part = f".{os.urandom(8).hex()}.part"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     file = posix.open(part, flags, 0o600, dir_fd=place)

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpubind.machine import listener
 from gpubind.memo import files
-from gpubind.memo.answer import is_on
+from gpubind.memo.answer import is_enabled
 from gpubind.memo.questions import first_change
 from gpubind.memo.storing import write
 from gpubind.memo.trace import Trace
@@ -38,7 +38,7 @@ def _version_of(program: str, run: Callable[[str], str]) -> str:
     with contextlib.suppress(OSError):  # without /proc
         trace = Trace()
         trace.program(program)
-    if trace is None or trace.refused is not None or not is_on():
+    if trace is None or trace.refused is not None or not is_enabled():
         return run(program)
     cached = _cached_versions()
     questions, text = cached.get(program, ({}, ""))

@@ -88,7 +88,7 @@ class MigNode(NamedTuple):
     """None: it guards the GPU instance itself, which all of its compute instances require."""
 
     def guards(self, device: MigDevice) -> bool:
-        """Return whether a process needs the node for *device*, on the same GPU."""
+        """Return whether a process that uses *device* also needs this node, of the same GPU."""
         return self.gi == device.gi and self.ci in (None, device.ci)
 
 

@@ -168,7 +168,7 @@ TEGRA_CONTROL = r"/dev/(?:nvhost-ctrl-gpu|nvgpu/[^/]+/ctrl)"
 
 
 def tegra_directories(arch: str) -> tuple[str, ...]:
-    """Return the directories of a Jetson's driver: of JetPack 6 and later first, then of earlier ones."""
+    """Return the directories of a Jetson's driver: first those of JetPack 6 and later, then those of older releases."""
     base = f"/usr/lib/{architecture(arch).triplet}"
     return tuple(f"{base}/{name}" for name in ("nvidia", "tegra", "tegra-egl"))
 

@@ -32,7 +32,7 @@ class Userspace(NamedTuple):
     """As `users`, of software that may compute in another way."""
     others: tuple[str, ...] = ()
     """Patterns of software for accelerators of the vendor that do not use it."""
-    video: tuple[str, ...] = ()
+    video_users: tuple[str, ...] = ()
     """Patterns of an image's files that use the GPUs for video, without it."""
 
 
@@ -90,7 +90,7 @@ COMPUTE_RUNTIME = Userspace(
         for name in ("dpctl", "openvino", "pyopencl", "torch", "onnxruntime")
     ),
     others=("/usr/lib/habanalabs/libSynapse.so*",),
-    video=(
+    video_users=(
         *("dri/iHD_drv_video.so", "dri/i965_drv_video.so", "libvpl.so.2", "libmfx.so.1"),
         "/usr/lib/jellyfin-ffmpeg/lib/dri/iHD_drv_video.so",
     ),

@@ -143,6 +143,6 @@ def _fit(host: Host, inventories: tuple[Inventory, ...], request: Request, image
 
 def _unreadable_findings(host: Host, image: Optional[Image]) -> Iterator[Finding]:
     if host.driver.unseen or host.dev.unseen or (image is not None and image.tree.unseen):
-        from gpubind.host.base import not_looked_at
+        from gpubind.host.base import unreadable_path_findings
 
-        yield from not_looked_at(host, image.tree if image is not None else None)
+        yield from unreadable_path_findings(host, image.tree if image is not None else None)

@@ -31,7 +31,7 @@ def validate_request(
     """
     request = _with_tuples(request)
     if request.like is not None:
-        request = _of_flavour(request, own_only, option_name, has_list=has_list)
+        request = _reset_ignored_fields(request, own_only, option_name, has_list=has_list)
     if request.source not in SOURCES:
         message = f"unknown source `{request.source}`"
         raise UsageError("unknown-source", message, hint=suggest_known(SOURCES, request.source)).about("source")
@@ -93,7 +93,7 @@ def _with_tuples(request: Request) -> Request:
     return request._replace(**tuples)
 
 
-def _of_flavour(
+def _reset_ignored_fields(
     request: Request, own_only: Collection[str], option_name: Callable[[str], str], *, has_list: bool
 ) -> Request:
     """Reset the fields of *own_only* that the flavour ignores. Errors: `UsageError` (`like-with-option`) for others."""

@@ -41,7 +41,7 @@ def add_userspace_findings(
     if group in side.image_groups or not any(file.group == group for file in files):
         if fit is None or group in fit.image_userspaces:
             return side
-        if userspace.video and request.is_without_compute and group not in fit.for_video:
+        if userspace.video_users and request.is_without_compute and group not in fit.for_video:
             return side  # the caller does not compute
         case = "asked" if request.userspace == "image" else "nowhere"  # neither the image's nor the host's
         without = _does_without(group, request, fit, has_accelerators)

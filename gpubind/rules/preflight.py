@@ -25,8 +25,8 @@ from gpubind.image.cuda import (
     cuda_of_packages,
     cuda_of_records,
     newest_first,
-    package_directories,
     prefixes_of,
+    site_package_directories,
 )
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.image.facts import Image
@@ -311,7 +311,7 @@ class Preflight:
         path = search_path(self.image, self.plan, self.own_mounts)
         tree = self.container.tree
         return collect_gpu_code(
-            tree, package_directories(tree, path) if self.imports is None else self.imports.packages
+            tree, site_package_directories(tree, path) if self.imports is None else self.imports.packages
         )
 
     @cached_property

@@ -8,7 +8,7 @@ from typing import Any, Optional, Union
 
 from gpubind.errors import UsageError, did_you_mean
 from gpubind.frozen import NamedTuple
-from gpubind.host.base import not_looked_at
+from gpubind.host.base import unreadable_path_findings
 from gpubind.model import VENDORS, Finding, Severity
 from gpubind.model.findings import SEVERITIES, finding_texts
 from gpubind.planner import finding_order
@@ -148,7 +148,7 @@ def check(preflight: Preflight) -> tuple[Finding, ...]:
     )
     findings = [*planned, *(preflight.arguments.findings if preflight.arguments else ()), *dict.fromkeys(of_rules)]
     image = preflight.image.tree if preflight.has_image else None
-    findings += (finding for finding in not_looked_at(preflight.host, image) if finding not in findings)
+    findings += (finding for finding in unreadable_path_findings(preflight.host, image) if finding not in findings)
     causes = (finding for finding in findings if not _is_consequence(finding, findings))
     return tuple(sorted(bare.reworded(causes) if preflight.is_without_container else causes, key=finding_order))
 

@@ -56,10 +56,14 @@ _NO_VERSION = re.compile(r"version `[^']*' not found")
 
 def predictions(preflight: Preflight, findings: Iterable[Finding]) -> tuple[Prediction, ...]:
     """Return the commands to run in a container, each with the outcome that a check with *findings* predicts."""
-    return (*_of_plan(preflight), *_of_program(preflight), *_of_driver(preflight, tuple(findings)))
+    return (
+        *_predictions_of_plan(preflight),
+        *_predictions_of_program(preflight),
+        *_predictions_of_driver(preflight, tuple(findings)),
+    )
 
 
-def _of_plan(preflight: Preflight) -> Iterator[Prediction]:
+def _predictions_of_plan(preflight: Preflight) -> Iterator[Prediction]:
     """Skip files that the runtime cannot mount."""
     container = preflight.container
     for mount in preflight.plan.mounts:
@@ -72,7 +76,7 @@ def _of_plan(preflight: Preflight) -> Iterator[Prediction]:
                 yield from _loads(preflight, mount.target, loader)
 
 
-def _of_program(preflight: Preflight) -> Iterator[Prediction]:
+def _predictions_of_program(preflight: Preflight) -> Iterator[Prediction]:
     """Yield whether the program exists, and whether it loads; for a script, whether its last interpreter does."""
     if not preflight.has_program:
         return
@@ -131,7 +135,7 @@ def _loader(container: Container, arch: Optional[str]) -> Optional[str]:
     return f"/lib/{musl}" if musl is not None else None
 
 
-def _of_driver(preflight: Preflight, findings: Sequence[Finding]) -> Iterator[Prediction]:
+def _predictions_of_driver(preflight: Preflight, findings: Sequence[Finding]) -> Iterator[Prediction]:
     path = search_path(preflight.image, preflight.plan, preflight.own_mounts)
     places = (f"{place}/python3" for place in path.split(":") if place.startswith("/"))
     python = next(filter(preflight.container.locate, places), None)

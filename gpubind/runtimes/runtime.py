@@ -310,7 +310,7 @@ class Runtime(ABC):
         return UserOptionValues.of(line, env)
 
     def parse_user_options(self, arguments: Sequence[str]) -> ParsedCommandLine:
-        """Return the user's *arguments* as its program reads them."""
+        """Parse the user's *arguments* by the rules of the runtime's program."""
         return PROGRAMS[self.name].read(arguments)
 
     def parse_env_option(self, text: str, environ: Mapping[str, str]) -> Mapping[str, str]:

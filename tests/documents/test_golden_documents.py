@@ -35,7 +35,7 @@ from gpubind.documents.fleet import (
     answers_table,
     comparison_of,
     render_answer,
-    render_findings_of,
+    render_group_findings,
     summary_of,
 )
 from gpubind.documents.gpus import gpus_table, render_gpus_json
@@ -147,8 +147,8 @@ def fleet() -> dict[str, str]:
     assert comparison is not None
     return {
         "table": laid_out(answers_table(made, shorten_list)),
-        "findings": render_findings_of(made, shorten_list, verbose=False),
-        "findings, verbose": render_findings_of(made, shorten_list, verbose=True),
+        "findings": render_group_findings(made, shorten_list, verbose=False),
+        "findings, verbose": render_group_findings(made, shorten_list, verbose=True),
         "summary": summary_of(made) + "\n",
         "answers": "".join(render_answer(answer._replace(document=None)) for answer in groups()),
         "html": without_script(render_fleet_html(made, "check", shorten_list, MADE)),

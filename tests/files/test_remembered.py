@@ -10,7 +10,7 @@ import pytest
 
 from gpubind.files.facts import CONSTANTS, FIRST_CODE, GPU_CODE, NAMED_LIBRARIES
 from gpubind.files.live import LiveTree
-from gpubind.files.remembered import BYTES_LIMIT, Answers, RememberedTree, packed, size_of, unpacked
+from gpubind.files.remembered import BYTES_LIMIT, Answers, RememberedTree, packed, packed_size, unpacked
 from gpubind.files.tree import Tree
 from gpubind.model import ABSENT, CudaNote, HostPath, Missing
 from gpubind.model.gpucode import CodeModule, GpuCode, Ptx
@@ -154,7 +154,7 @@ def test_a_value_is_the_same_after_it_was_stored(value: Optional[object]) -> Non
 @pytest.mark.parametrize("value", [b"x", "x", ["a", "b"], ("Missing", "absent", ""), 7, None, [["a"], b""]])
 def test_a_stored_value_has_about_its_size(value: Any) -> None:
     sizes = {"b'x'": 9, "'x'": 9, "['a', 'b']": 26, "('Missing', 'absent', '')": 45, "7": 8, "None": 8}
-    assert size_of(value) == sizes.get(repr(value), 33)
+    assert packed_size(value) == sizes.get(repr(value), 33)
 
 
 @pytest.mark.parametrize(("size", "is_kept"), [(BYTES_LIMIT - 41, True), (BYTES_LIMIT - 40, False)])

@@ -20,7 +20,12 @@ from gpubind.formats.archive import oci, sif, squashfs, tar
 from gpubind.formats.archive.bundle import parse_bundle
 from gpubind.formats.archive.squashfs import MetadataReference, Squashfs, SquashfsFile
 from gpubind.formats.driver import cdi, engines, filelist, gpu_names, icd, kernel, liblist, nvidia_cli, require, tegra
-from gpubind.formats.driver.registration import Registration, in_containerd, in_docker, out_of_containerd
+from gpubind.formats.driver.registration import (
+    Registration,
+    out_of_containerd,
+    register_in_containerd,
+    register_in_docker,
+)
 from gpubind.formats.elf.dynamic import parse_elf
 from gpubind.formats.elf.elf import parse_ident
 from gpubind.formats.elf.ldcache import MAGIC, parse_ldcache
@@ -620,7 +625,7 @@ def registration_cases() -> Cases:
     containerd = b'version = 2\n[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.gpubind]\n'
     return [
         *of(
-            lambda data: in_docker(data, entry_of_docker),
+            lambda data: register_in_docker(data, entry_of_docker),
             {
                 "runtimes that are no object": b'{"runtimes": []}',
                 "a list as daemon.json": b"[]",
@@ -628,7 +633,7 @@ def registration_cases() -> Cases:
             },
         ),
         *of(
-            lambda data: in_containerd(data, entry_of_docker),
+            lambda data: register_in_containerd(data, entry_of_docker),
             {
                 "version 1": b"x = 1",
                 "version 2 as text": b"version = '2'",

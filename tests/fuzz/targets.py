@@ -19,7 +19,7 @@ from gpubind.documents.diff.comparison import compare
 from gpubind.documents.diff.snapshot import Snapshot, outcome_of, snapshot_of, snapshot_of_images
 from gpubind.documents.expectation import render_expectation
 from gpubind.documents.explanation import render_explanation, render_json, render_text
-from gpubind.documents.fleet import AnswerGroups, answers_table, render_answer, render_findings_of
+from gpubind.documents.fleet import AnswerGroups, answers_table, render_answer, render_group_findings
 from gpubind.documents.text import printable, render_finding
 from gpubind.documents.tree import LinkageTree, render_tree_dot, render_tree_json, render_tree_text
 from gpubind.errors import Format, GpubindError
@@ -251,7 +251,7 @@ def _node_answer(data: bytes) -> None:
     listener.receive("n1", False, data)
     listener.finish_node("n1", 0)
     groups = folding.groups()
-    _encoded(render_findings_of(groups, ",".join, verbose=True))
+    _encoded(render_group_findings(groups, ",".join, verbose=True))
     _encoded(repr(answers_table(groups, ",".join)))
     line = render_answer(groups[0].answer)
     assert line.index("\n") == len(line) - 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpubind.machine import system
-from gpubind.machine.writing import make_ours, put, replace
+from gpubind.machine.writing import make_ours, replace, write_if_missing
 
 
 @pytest.mark.parametrize("mode", [0o720, 0o702, 0o777])
@@ -47,21 +47,21 @@ def test_missing_directories_are_made_with_the_mode_whatever_the_umask(tmp_path:
 
 def test_an_intact_file_is_kept_and_a_damaged_one_or_one_that_others_may_write_to_replaced(tmp_path: Path) -> None:
     place = str(tmp_path / "new")
-    path = Path(put(place, "name", b"data", 0o700))
+    path = Path(write_if_missing(place, "name", b"data", 0o700))
     assert (str(path), path.read_bytes(), path.stat().st_mode & 0o7777) == (f"{place}/name", b"data", 0o444)
     inode = path.stat().st_ino
-    put(place, "name", b"data", 0o700)
+    write_if_missing(place, "name", b"data", 0o700)
     assert path.stat().st_ino == inode
     for mode in (0o464, 0o446):
         path.chmod(mode)
-        put(place, "name", b"data", 0o700)
+        write_if_missing(place, "name", b"data", 0o700)
         assert (path.read_bytes(), path.stat().st_mode & 0o7777) == (b"data", 0o444)
     for damaged in (b"dat", b"data2"):
         _write(path, damaged)
-        put(place, "name", b"data", 0o700)
+        write_if_missing(place, "name", b"data", 0o700)
         assert path.read_bytes() == b"data"
     _write(path, b"daTa")
-    put(place, "name", b"data", 0o700)
+    write_if_missing(place, "name", b"data", 0o700)
     assert path.read_bytes() == b"data"
     assert os.listdir(place) == ["name"]
 
@@ -80,10 +80,10 @@ def test_without_hard_links_a_file_is_renamed(number: int, tmp_path: Path, monke
     monkeypatch.setattr(os, "link", link)
     if number == errno.EIO:
         with pytest.raises(OSError, match=os.strerror(errno.EIO)):
-            put(str(tmp_path), "name", b"data", 0o700)
+            write_if_missing(str(tmp_path), "name", b"data", 0o700)
         assert os.listdir(tmp_path) == []
     else:
-        put(str(tmp_path), "name", b"data", 0o700)
+        write_if_missing(str(tmp_path), "name", b"data", 0o700)
         assert ((tmp_path / "name").read_bytes(), os.listdir(tmp_path)) == (b"data", ["name"])
 
 

@@ -92,11 +92,11 @@ def _text(outcome: Outcome, output: Optional[str], *, verbose: bool) -> str:
     from gpubind.cli.output import tables_as_text
     from gpubind.documents.diff.snapshot import Snapshot
     from gpubind.documents.diff.text import render_diff_text
-    from gpubind.documents.fleet import answers_table, render_findings_of, summary_of
+    from gpubind.documents.fleet import answers_table, render_group_findings, summary_of
     from gpubind.fleet.nodes import fold_nodes
 
     groups = list(outcome.groups)
-    text = render_findings_of(groups, fold_nodes, verbose=verbose)
+    text = render_group_findings(groups, fold_nodes, verbose=verbose)
     if outcome.comparison is not None:
         text += render_diff_text(outcome.comparison, fold_nodes)
         groups = [group for group in groups if not isinstance(group.answer.result, Snapshot)]

@@ -86,7 +86,7 @@ def _reasons(findings: Sequence[Finding]) -> tuple[list[Finding], int]:
     return worst[:_REASONS], len(worst[_REASONS:])
 
 
-def times_of(comparison: Comparison) -> Optional[tuple[str, str]]:
+def upgrade_names(comparison: Comparison) -> Optional[tuple[str, str]]:
     """Return names for the reference and the other host if they are an upgrade: two hosts with different drivers."""
     drivers = {each.driver for group in comparison.groups for each in group.drivers}
     is_upgrade = len(drivers) == len(comparison.groups) == sum(len(group.hosts) for group in comparison.groups) == 2
@@ -98,7 +98,7 @@ def sentences_of(
 ) -> Iterator[tuple[ImageChange, str]]:
     """Yield each image whose verdict changes on *group*, with its sentence."""
     reference = comparison.groups[0]
-    times = times_of(comparison) or (f"on {fold(reference.hosts)}", f"on {fold(group.hosts)}")
+    times = upgrade_names(comparison) or (f"on {fold(reference.hosts)}", f"on {fold(group.hosts)}")
     for change in _changes_of(reference, group):
         yield change, _sentence_of(change, *times)
 

@@ -9,7 +9,7 @@ from gpubind.documents.check.report import excluded_text, subject_rows
 from gpubind.documents.check.text import THEMES, subject_line, theme_of
 from gpubind.documents.gpus import ListedGpu, gpus_table
 from gpubind.documents.report.page import render
-from gpubind.documents.report.picture import PlanGraph, data_of, picture_of
+from gpubind.documents.report.picture import PlanGraph, picture_of, script_data
 from gpubind.documents.tables import Table, plan_tables
 from gpubind.model import Plan
 from gpubind.rules.outcome import Report, verdict
@@ -21,7 +21,7 @@ def render_check_html(report: Report, made: Optional[Made] = None) -> str:
     picture = _picture(report)
     return render(
         "check.html",
-        data_of(picture) if picture is not None else None,
+        script_data(picture) if picture is not None else None,
         made,
         verdict=verdict(report.findings),
         title=" on ".join(part for part in (report.checked.image, report.checked.host) if part),

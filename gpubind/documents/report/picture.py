@@ -123,7 +123,7 @@ def picture_of(
     return PlanGraph(WIDTH, height, tuple(headings), tuple(rows), needed, lines)
 
 
-def data_of(picture: PlanGraph) -> dict[str, object]:
+def script_data(picture: PlanGraph) -> dict[str, object]:
     """Return the script's data about *picture*: the parts with their facts, and which needs which."""
     parts = [
         {"id": part.id, "label": part.label, "title": part.title, "facts": part.facts}
@@ -154,7 +154,7 @@ def _severities(findings: Iterable[Finding]) -> dict[str, Severity]:
 def _groups(plan: Plan, files: dict[str, LinkedFile], program: Optional[str]) -> Iterator[_Group]:
     number = count()
     yield _Group("the program", "", tuple(_program(files, program, plan, number)))
-    inner = (_inner(f"r{next(number)}", files[path]) for path in _unloadable(files) if path != _first(files))
+    inner = (_inner(f"r{next(number)}", files[path]) for path in _unloadable(files) if path != _first_row(files))
     yield _Group("libraries of the image that do not load", "", tuple(inner))
     for group in bind_groups(plan.mounts):
         rows = (_file(f"r{next(number)}", place, same, files) for place, same in group.files)
@@ -178,7 +178,7 @@ def _groups(plan: Plan, files: dict[str, LinkedFile], program: Optional[str]) ->
     )
 
 
-def _first(files: dict[str, LinkedFile]) -> Optional[str]:
+def _first_row(files: dict[str, LinkedFile]) -> Optional[str]:
     return next(iter(files), None)
 
 
@@ -208,7 +208,7 @@ def _program(
 ) -> Iterator[tuple[GraphNode, tuple[str, ...]]]:
     """Yield the row of the program, the first linked file, if it is known and not a file of the plan."""
     targets = {mount.target for mount in plan.mounts}
-    path = _first(files)
+    path = _first_row(files)
     if program is not None and path is not None and path not in targets and files[path].origin != "left-out":
         whose = {"image": "the image's", "user": "bound by the user"}.get(files[path].origin, "the plan's")
         part = GraphNode(f"r{next(number)}", "program", 0, path, path, f"({whose})", facts=(("program", program),))
@@ -369,7 +369,7 @@ def _uses_drawn(
             yield GraphEdge(_across(row, part), row.id, part.id, "broken", severity, f"{version}, which is not defined")
         end = _target(use, names) or by_id[f"n-{_key(use)}"]
         is_broken = use.state == "missing" or end.kind == "left-out"
-        path = _beside(row, end) if end.id not in by_id else _across(row, end)
+        path = _bow_between_rows(row, end) if end.id not in by_id else _across(row, end)
         severity = end.severity or row.severity if is_broken else None
         if end is not row:
             yield GraphEdge(path, row.id, end.id, "broken" if is_broken else "use", severity, label)
@@ -380,7 +380,7 @@ def _across(row: GraphNode, part: GraphNode) -> str:
     return f"M{begin} {row.y}C{begin + bend} {row.y} {end - bend} {part.y} {end} {part.y}"
 
 
-def _beside(row: GraphNode, other: GraphNode) -> str:
+def _bow_between_rows(row: GraphNode, other: GraphNode) -> str:
     """Return a bow from one row to another one, wider the further they are apart."""
     out = AFTER_MIDDLE + min(64, 12 + abs(row.y - other.y) // 8)
     return f"M{AFTER_MIDDLE} {row.y}C{out} {row.y} {out} {other.y} {AFTER_MIDDLE} {other.y}"

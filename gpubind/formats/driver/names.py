@@ -102,32 +102,32 @@ def name_facts(name: str) -> NameFacts:
 
 def driver_section(name: str) -> Optional[str]:
     """Return the section of *name* in the shipped list, a library or program of NVIDIA's driver; else None."""
-    for entry in _of_driver():
+    for entry in _driver_entries():
         if name == entry.text or (entry.kind == "library" and name.startswith(entry.text)):
             return entry.section
     return None
 
 
 def driver_libraries() -> tuple[str, ...]:
-    """Return the starts of the names of the libraries of NVIDIA's driver: `libcuda.so`."""
-    return tuple(entry.text for entry in _of_driver() if entry.kind == "library")
+    """Return the prefixes of the library names of NVIDIA's driver: `libcuda.so`."""
+    return tuple(entry.text for entry in _driver_entries() if entry.kind == "library")
 
 
 def rocm_section(name: str) -> Optional[str]:
     """Return the section of *name* in the shipped list, a library of ROCm's user space; else None."""
     if not name.startswith(("libamd", "libhip", "libhsa", "libroc")):
         return None  # libdrm and libnuma are not AMD's
-    return next((entry.section for entry in _of_rocm() if name.startswith(entry.text)), None)
+    return next((entry.section for entry in _rocm_entries() if name.startswith(entry.text)), None)
 
 
 @lru_cache(maxsize=1)
-def _of_rocm() -> tuple[ListEntry, ...]:
+def _rocm_entries() -> tuple[ListEntry, ...]:
     name = "etc/rocmliblist.conf"
     return tuple(entry for entry in parse_liblist(read_data(name), name).entries if entry.kind == "library")
 
 
 @lru_cache(maxsize=1)
-def _of_driver() -> tuple[ListEntry, ...]:
+def _driver_entries() -> tuple[ListEntry, ...]:
     name = "etc/nvliblist.conf"
     return tuple(entry for entry in parse_liblist(read_data(name), name).entries if entry.section != VENDOR_NEUTRAL)
 

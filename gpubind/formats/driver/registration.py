@@ -42,7 +42,7 @@ class Registration(NamedTuple):
     """Whether the engine uses it for containers that name no runtime."""
 
 
-def in_docker(data: Optional[bytes], entry: Registration) -> bytes:
+def register_in_docker(data: Optional[bytes], entry: Registration) -> bytes:
     """Return *data*, daemon.json or None, with *entry*. Errors: `FormatError`, `UsageError` (`setup-conflict`)."""
     document = _daemon(data)
     runtimes = document.setdefault("runtimes", {})
@@ -113,7 +113,7 @@ def _for_podman(entry: Registration) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def in_containerd(data: Optional[bytes], entry: Registration) -> bytes:
+def register_in_containerd(data: Optional[bytes], entry: Registration) -> bytes:
     """Return *data*, config.toml or None, with *entry*. Errors: `FormatError`, `UsageError` (`setup-conflict`)."""
     text = "version = 2\n" if data is None or not data.strip() else data.decode("utf-8", "surrogateescape")
     parse_toml(text.encode("utf-8", "surrogateescape"), *_TOML)
@@ -195,7 +195,7 @@ _PODMAN = re.compile(
 """The text that `_for_podman` writes."""
 
 
-def _in_podman(data: Optional[bytes], entry: Registration) -> bytes:
+def _register_in_podman(data: Optional[bytes], entry: Registration) -> bytes:
     if data is not None:
         _need_unchanged(data)
     return _for_podman(entry)
@@ -248,7 +248,7 @@ ENGINES: Mapping[str, Engine] = {
     "docker": Engine(
         ("runc", "crun"),
         "/etc/docker/daemon.json",
-        in_docker,
+        register_in_docker,
         out_of_docker,
         "`systemctl reload docker` makes dockerd read it; for `--gpus`, `systemctl restart docker`",
         members,
@@ -257,14 +257,14 @@ ENGINES: Mapping[str, Engine] = {
     "podman": Engine(
         ("crun", "runc"),
         "/etc/containers/containers.conf.d/50-gpubind.conf",
-        _in_podman,
+        _register_in_podman,
         _out_of_podman,
         "podman reads it at its next start",
     ),
     "containerd": Engine(
         ("runc", "crun"),
         "/etc/containerd/config.toml",
-        in_containerd,
+        register_in_containerd,
         out_of_containerd,
         "`systemctl restart containerd` makes containerd read it",
         has_users=False,

@@ -53,7 +53,7 @@ def parse_expectation(data: bytes) -> Expectation:
 
 
 def expectation_of_table(table: dict[str, Any], prefix: str = "") -> Expectation:
-    """Return the expectation in *table* of a TOML file. Errors, with *prefix* before the keys: as above."""
+    """Return the expectation in *table* of a TOML file. Errors: as above; they name keys with *prefix* before them."""
     keys = {"source_file": "", "drivers": "driver", "libraries": "", "partitions": "partition"}
     counts = Decoder(_EXPECTATION, prefix=prefix)
 

@@ -72,7 +72,7 @@ class Exports(NamedTuple):
         return not self.is_unknown and _is_decided(name, self.env, self.unknown)
 
     def with_value(self, name: str, value: str) -> Exports:
-        """Return the variables after `export NAME=value`."""
+        """Return the variables as they are once `export NAME=value` has run."""
         return self._replace(
             env={**self.env, name: value}, exported=self.exported | {name}, unknown=self.unknown - {name}
         )

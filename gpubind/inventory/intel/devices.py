@@ -56,7 +56,7 @@ def has_compute_device(host: Host) -> bool:
 
 
 def read_devices(host: Host) -> IntelDevices:
-    """Return GPUs by PCI address, then Gaudi accelerators by node number; and the nodes, including those of NPUs."""
+    """Return the devices (GPUs by PCI address, then Gaudi by number), and all nodes, with those of NPUs."""
     gpus: list[Gpu] = []
     tiles, expected = [], []
     device_addresses = (

@@ -18,7 +18,15 @@ from gpubind.formats.driver.cdi import parse_cdi_name
 from gpubind.formats.driver.engines import REQUEST_MOUNTS, TOOLKIT_FILE, RequestPolicy
 from gpubind.formats.driver.gpu_names import AMD_VISIBLE_DEVICES, CAPS_VARIABLE, NVIDIA_VISIBLE_DEVICES
 from gpubind.host.base import GPUDIRECT_VARIABLES, MIG_VARIABLES, REQUIRE_JETPACK
-from gpubind.launch.wrap.gpus import GpuRequest, assignment, capabilities_of, cdi_gpu, is_void, of_cdi, of_visible
+from gpubind.launch.wrap.gpus import (
+    GpuRequest,
+    assignment,
+    capabilities_of,
+    cdi_gpu,
+    is_void,
+    request_of_cdi,
+    request_of_visible,
+)
 from gpubind.model import CAPABILITIES, Capability
 from gpubind.runtimes.bundles import HOOKS
 
@@ -38,7 +46,7 @@ def requested_gpus(bundle: Bundle, read_policy: Callable[[], RequestPolicy]) -> 
     nvidia = _by_annotations(bundle.annotations or {}) or _by_site(bundle, env, read_policy)
     value = env.get(AMD_VISIBLE_DEVICES, "")
     chosen_by = assignment(AMD_VISIBLE_DEVICES, value)
-    amd = None if is_void(value, "amd") else of_visible(value, "amd")._replace(chosen_by=chosen_by)
+    amd = None if is_void(value, "amd") else request_of_visible(value, "amd")._replace(chosen_by=chosen_by)
     requests = [candidate for candidate in (nvidia, amd) if candidate is not None and candidate.gpus != "none"]
     if len(requests) > 1 and any(candidate.gpus != "all" for candidate in requests):
         variables = " and ".join(f"`{candidate.chosen_by}`" for candidate in requests)
@@ -91,7 +99,7 @@ def _by_annotations(annotations: Mapping[str, Any]) -> Optional[GpuRequest]:
     if not names or not all(map(_is_cdi, names)):
         return None
     gpus = tuple(dict.fromkeys(name for name in names if cdi_gpu(name) is not None))
-    return of_cdi(gpus)._replace(chosen_by=", ".join(keys)) if gpus else None
+    return request_of_cdi(gpus)._replace(chosen_by=", ".join(keys)) if gpus else None
 
 
 def _is_cdi(name: str) -> bool:
@@ -109,18 +117,18 @@ def _by_site(bundle: Bundle, env: Mapping[str, str], read_policy: Callable[[], R
         return None
     policy = read_policy()
     if mounted and policy.by_mounts:
-        return _of_names(",".join(mounted), f"mounts below {REQUEST_MOUNTS}")
+        return _request_of_visible(",".join(mounted), f"mounts below {REQUEST_MOUNTS}")
     if not (policy.by_variable or _is_privileged(bundle)):
         return None
     names = [name for name in policy.variables if name in env] or [NVIDIA_VISIBLE_DEVICES]
     if not any(name in env for name in names):
-        return _of_names("all", assignment(_LEGACY, env[_LEGACY])) if _is_legacy(env) else None
+        return _request_of_visible("all", assignment(_LEGACY, env[_LEGACY])) if _is_legacy(env) else None
     value = ",".join(env.get(name, "") for name in names)
-    return _of_names(value, assignment(",".join(names), value))
+    return _request_of_visible(value, assignment(",".join(names), value))
 
 
-def _of_names(value: str, chosen_by: str) -> Optional[GpuRequest]:
-    return None if is_void(value, "nvidia") else of_visible(value, "nvidia")._replace(chosen_by=chosen_by)
+def _request_of_visible(value: str, chosen_by: str) -> Optional[GpuRequest]:
+    return None if is_void(value, "nvidia") else request_of_visible(value, "nvidia")._replace(chosen_by=chosen_by)
 
 
 def _mounted(bundle: Bundle) -> Iterator[str]:

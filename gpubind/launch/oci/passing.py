@@ -7,7 +7,7 @@ request has one decides here; a config.json without them is not changed.
 
 from __future__ import annotations
 
-from gpubind.machine.mounts import text_of
+from gpubind.machine.mounts import read_unrecorded
 from gpubind.memo.answer import become, callers_environ
 
 TYPE_CHECKING = False
@@ -114,7 +114,7 @@ def may_request(path: str) -> bool:
     A missing one requests nothing: the runtime reports it.
     """
     try:
-        data = text_of(path, READ_LIMIT)
+        data = read_unrecorded(path, READ_LIMIT)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:

@@ -112,7 +112,7 @@ def singularity_request(
     device_flags, names = _devices(line.options, lists=True)
     if not on and not names:
         return None
-    request = of_cdi(names) if names else GpuRequest()
+    request = request_of_cdi(names) if names else GpuRequest()
     return request._replace(
         vendors=_ordered({*request.vendors, *(_VENDOR_OF[name] for name in on)}),
         flags=(*(option for option in line.options if option.name in SWITCHES), *device_flags),
@@ -133,12 +133,12 @@ def docker_request(
     env = _environment(options, environ)
     if nvidia and environ.get("NV_GPU", "").strip():
         env.setdefault(TOOLKIT_VARIABLES["nvidia"], ",".join(environ["NV_GPU"].split()))
-    return _oci_request(options, [_of_docker(option) for option in flags], env, nvidia=nvidia)
+    return _oci_request(options, [_request_of_docker(option) for option in flags], env, nvidia=nvidia)
 
 
 def nerdctl_request(options: Sequence[ParsedOption], environ: Mapping[str, str]) -> Optional[GpuRequest]:
     """Return the request of `nerdctl run`; several --gpus add up. None for no GPUs. Errors: as `docker_request`."""
-    requests = [_of_docker(option) for option in options if option.name == "gpus"]
+    requests = [_request_of_docker(option) for option in options if option.name == "gpus"]
     return _oci_request(options, requests, _environment(options, environ), has_lists=True)
 
 
@@ -174,15 +174,15 @@ def _oci_request(
     vendor = "nvidia" if nvidia else _runtime_vendor(runtimes[-1].value) if runtimes else None
     device_flags, names = _devices(options, lists=has_lists)
     has_part = not (requests or names) if is_cdi else bool(requests) or not names
-    requests = [*requests, *([of_cdi(names)] if names else [])]
+    requests = [*requests, *([request_of_cdi(names)] if names else [])]
     image_decides, chosen_by = False, ""
     if vendor is not None and not requests:
         visible = env.get(TOOLKIT_VARIABLES[vendor])
         image_decides = visible is None
         if visible is not None and not is_void(visible, vendor):
-            requests, chosen_by = [of_visible(visible, vendor)], assignment(TOOLKIT_VARIABLES[vendor], visible)
+            requests, chosen_by = [request_of_visible(visible, vendor)], assignment(TOOLKIT_VARIABLES[vendor], visible)
     if not requests and not image_decides:
-        return _of_nodes(options)
+        return _request_of_nodes(options)
     lists = [request.gpus for request in requests]
     listed = dict.fromkeys(name for gpu_list in lists for name in (gpu_list or "").split(","))
     # The capabilities of --gpus take precedence over the variable.
@@ -208,7 +208,7 @@ def _oci_request(
     )
 
 
-def _of_nodes(options: Sequence[ParsedOption]) -> Optional[GpuRequest]:
+def _request_of_nodes(options: Sequence[ParsedOption]) -> Optional[GpuRequest]:
     """Return the request of device nodes: for AMD /dev/kfd with /dev/dri or nodes in it (as AMD documents it), for
     NVIDIA /dev/nvidiactl with the nodes of GPUs. A node that is renamed in the container requests no GPU.
     """
@@ -243,7 +243,7 @@ def with_image(request: GpuRequest, env: Optional[Mapping[str, str]]) -> Optiona
         visible = env.get(TOOLKIT_VARIABLES[vendor], "").strip() if env is not None else "all"
         if is_void(visible, vendor):
             return None
-        chosen = of_visible(visible, vendor)
+        chosen = request_of_visible(visible, vendor)
         chosen_by = f"{assignment(TOOLKIT_VARIABLES[vendor], visible)} of the image"
         request = request._replace(gpus=chosen.gpus, cdi=chosen.cdi, image_decides=False, chosen_by=chosen_by)
     caps = env.get(CAPS_VARIABLE, "") if env is not None else ""
@@ -253,7 +253,7 @@ def with_image(request: GpuRequest, env: Optional[Mapping[str, str]]) -> Optiona
 
 
 def as_written(error: UsageError, request: GpuRequest, runtime: str) -> UsageError:
-    """Return *error* about the GPUs of *request*, with the options of the line of *runtime* in place of `--gpus`."""
+    """Return *error*, about the GPUs of *request*, reworded: it names the options on *runtime*'s line, not `--gpus`."""
     if error.code not in ("unknown-gpu", "ambiguous-gpu", "inseparable-gpus"):
         return error
     source = request.chosen_by or " ".join(arg for option in request.flags[:1] for arg in option.args)
@@ -316,7 +316,7 @@ def _devices(
     return tuple(flags), tuple(dict.fromkeys(names))
 
 
-def of_cdi(names: Sequence[str]) -> GpuRequest:
+def request_of_cdi(names: Sequence[str]) -> GpuRequest:
     """Return the request of CDI devices: by the indexes or UUIDs in their names, else only a spec identifies them."""
     cdi_names = [name for name in map(cdi_gpu, names) if name is not None]
     vendors = tuple(dict.fromkeys(_GPU_KINDS[name.kind] for name in cdi_names))
@@ -333,7 +333,7 @@ def _id_of(device: str) -> Optional[str]:
     return text if text == "all" or parse_gpu_id(text) is not None else None
 
 
-def _of_docker(option: ParsedOption) -> GpuRequest:
+def _request_of_docker(option: ParsedOption) -> GpuRequest:
     fields: dict[str, str] = {}
     for field in parse_list(option.value):
         key, equals, value = field.partition("=")
@@ -357,7 +357,7 @@ def _of_docker(option: ParsedOption) -> GpuRequest:
         if any(cdi_gpu(name) for name in names):
             if not all(map(cdi_gpu, names)):
                 raise _bad_gpus(option, "some of its devices are CDI's, others are not")
-            return of_cdi(names)._replace(caps=request.caps)
+            return request_of_cdi(names)._replace(caps=request.caps)
         return request._replace(gpus=_list(names, option))
     count = fields.get("count", "1")
     if count == "all":
@@ -379,7 +379,7 @@ def is_void(value: str, vendor: Vendor) -> bool:
     return value.strip() in ("", "void") or (vendor == "nvidia" and not split_nvidia_visible(value))
 
 
-def of_visible(value: str, vendor: Vendor) -> GpuRequest:
+def request_of_visible(value: str, vendor: Vendor) -> GpuRequest:
     """Return the request of NVIDIA_VISIBLE_DEVICES or AMD_VISIBLE_DEVICES with a *value* that names GPUs.
 
     Errors: `UsageError` (code `wrap-gpus`).
@@ -388,7 +388,7 @@ def of_visible(value: str, vendor: Vendor) -> GpuRequest:
     if names in (["all"], ["none"]):
         return GpuRequest((vendor,), names[0])
     if any(cdi_gpu(name) for name in names) and all(map(cdi_gpu, names)):
-        return of_cdi(names)
+        return request_of_cdi(names)
     if vendor == "amd":  # AMD's toolkit ignores unknown GPUs
         return GpuRequest((vendor,), ",".join(names))
     return GpuRequest((vendor,), _list(names, assignment(TOOLKIT_VARIABLES[vendor], value)))

@@ -56,7 +56,7 @@ def pass_through(argv: Sequence[str]) -> None:
 
 
 def asks_for_no_gpu(argv: Sequence[str], environ: Mapping[str, str]) -> bool:
-    """Return whether *argv* request no GPU in any reading; False: `parse_command` has to parse them.
+    """Return whether *argv* requests no GPU, however it is read. If False, `parse_command` has to decide.
 
     The site's configuration may still request GPUs: see `site_switches`.
     """
@@ -95,9 +95,9 @@ def _is_file(path: str) -> bool:
 
 
 def _text(path: str) -> bytes:
-    from gpubind.machine.mounts import text_of
+    from gpubind.machine.mounts import read_unrecorded
 
-    return text_of(path, SITE_LIMIT)
+    return read_unrecorded(path, SITE_LIMIT)
 
 
 def _may_start(argv: Sequence[str]) -> bool:

@@ -50,7 +50,7 @@ class _Rule(NamedTuple):
 
     reader: OptionParser = GETOPT
     moves: bool = False
-    first: tuple[str, ...] = ()
+    leading_words: tuple[str, ...] = ()
     """Arguments of which one may precede the options: `nsys profile`, `setarch x86_64`."""
     skips: int = 0
     """The number of operands before the command: timeout's duration, taskset's mask."""
@@ -78,7 +78,7 @@ _PERSONALITIES = (
     *(name for known in ARCHITECTURES for name in (known.name, *known.aliases)),
 )
 """The names of an architecture for setarch, which is also installed under these names."""
-_SETARCH_RULE = _Rule(first=_PERSONALITIES, guesses=True)
+_SETARCH_RULE = _Rule(leading_words=_PERSONALITIES, guesses=True)
 _LAUNCHER = _Rule(moves=True, guesses=True, several=True)
 _MPI = _LAUNCHER._replace(reader=SINGLE_DASH)
 _RULES: dict[str, _Rule] = {
@@ -96,11 +96,11 @@ _RULES: dict[str, _Rule] = {
     "flock": _Rule(skips=1, shell=("command",)),
     "ibrun": _LAUNCHER._replace(several=False),
     "nice": _Rule(GETOPT_NUMERIC),
-    "nsys": _Rule(first=("profile", "launch"), guesses=True),
+    "nsys": _Rule(leading_words=("profile", "launch"), guesses=True),
     "setarch": _SETARCH_RULE,
     "sudo": _Rule(moves=True, assigns=True, keeps=("E", "preserve-env"), guesses=True),
     "systemd-run": _Rule(moves=True, guesses=True),
-    **dict.fromkeys(_PERSONALITIES, _SETARCH_RULE._replace(first=())),
+    **dict.fromkeys(_PERSONALITIES, _SETARCH_RULE._replace(leading_words=())),
 }
 _SHELLS = (
     *("ash", "bash", "csh", "dash", "eval", "fish", "ksh", "mksh", "runuser", "script", "sh", "ssh", "su", "tcsh"),
@@ -124,7 +124,7 @@ def read_prefix(argv: Sequence[str], at: int) -> Prefix:
     if rule is None:
         problem = f"`{arg}` is not a runtime, and gpubind does not know it as a program that starts one"
         raise UsageError("wrap-prefix", problem, where=argument_location(at), hint=HINT)
-    line = _read(program, rule, argv, at + 1 + ("".join(argv[at + 1 : at + 2]) in rule.first))
+    line = _read(program, rule, argv, at + 1 + ("".join(argv[at + 1 : at + 2]) in rule.leading_words))
     for option in line.options:
         if option.name in rule.shell:
             problem = f"`{' '.join(option.args)}` is a command as text, which {program} splits into arguments"

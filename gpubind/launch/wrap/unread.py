@@ -44,20 +44,20 @@ def without_plan(argv: Sequence[str], environ: Mapping[str, str]) -> Optional[Us
     if program.family not in ("docker", "nerdctl", "podman") or "--help" in args[at:]:
         return None
     if program is BUILDAH:
-        return _of_build(args, at)
+        return _build_warning(args, at)
     reader, name = program.reader._replace(permutes=False), args[at]
     line = parse_options(reader, program.option_table, args, at + 1)
     if program is not COMPOSE:
         first = args[line.operand_indexes[0]] if line.operand_indexes else ""
         if first in _BUILDS:
-            return _of_build(args, at)
+            return _build_warning(args, at)
         if first != "compose":
             return None
         line, name = parse_options(reader, COMPOSE.option_table, args, line.operand_indexes[0] + 1), f"{name} compose"
-    return _of_compose(line, name, environ)
+    return _compose_warning(line, name, environ)
 
 
-def _of_build(argv: Sequence[str], at: int) -> Optional[UsageError]:
+def _build_warning(argv: Sequence[str], at: int) -> Optional[UsageError]:
     if not any(map(_CDI.search, argv)):
         return None
     return UsageError(
@@ -67,7 +67,7 @@ def _of_build(argv: Sequence[str], at: int) -> Optional[UsageError]:
     )
 
 
-def _of_compose(line: ParsedCommandLine, program: str, environ: Mapping[str, str]) -> Optional[UsageError]:
+def _compose_warning(line: ParsedCommandLine, program: str, environ: Mapping[str, str]) -> Optional[UsageError]:
     args = line.argv[line.error.position if line.error is not None else line.insert_index :]
     if not any(arg in _STARTS for arg in (args if line.error is not None else args[:1])):
         return None

@@ -200,9 +200,9 @@ def _limit_to_job(names: Optional[GpuList], job: GpuChoice) -> GpuChoice:
     if job.gpus is None or names.hides_all:
         choice = _listed(names, names.gpus, certain=names.counts_all)
     elif names.inventory.hides_gpus:
-        choice = _in_cgroup(names, job, job.gpus)
+        choice = _choice_in_cgroup(names, job, job.gpus)
     else:
-        choice = _without_cgroup(names, job, job.gpus)
+        choice = _choice_without_cgroup(names, job, job.gpus)
     return choice._replace(already_set=True, by_uuid=names.has_uuid, findings=(*job.findings, *choice.findings))
 
 
@@ -218,7 +218,7 @@ def _listed(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> GpuChoice:
     )
 
 
-def _in_cgroup(names: GpuList, job: GpuChoice, gpus: Sequence[ChosenGpu]) -> GpuChoice:
+def _choice_in_cgroup(names: GpuList, job: GpuChoice, gpus: Sequence[ChosenGpu]) -> GpuChoice:
     """Return the choice in a job whose cgroup hides other GPUs, so that numbers count the job's GPUs."""
     job = job._replace(findings=())
     mine = _sorted_by_index(gpus)
@@ -241,7 +241,7 @@ def _in_cgroup(names: GpuList, job: GpuChoice, gpus: Sequence[ChosenGpu]) -> Gpu
     return _pass_through(names, job)
 
 
-def _without_cgroup(names: GpuList, job: GpuChoice, gpus: Sequence[ChosenGpu]) -> GpuChoice:
+def _choice_without_cgroup(names: GpuList, job: GpuChoice, gpus: Sequence[ChosenGpu]) -> GpuChoice:
     """Return the choice in a job that hides no GPU from this process, so that numbers count all GPUs of the host.
 
     If numbers may count the job's GPUs, or name GPUs of other jobs, they are passed through, and all nodes stay.

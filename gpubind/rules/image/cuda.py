@@ -270,7 +270,7 @@ def _used_compat(preflight: Preflight) -> Optional[ImageLibrary]:
 
 
 def _has_package(preflight: Preflight, required: str) -> bool:
-    """False if that is not known."""
+    """Return whether the package exists for this driver and its GPUs; False if that is not known."""
     driver = preflight.driver
     node = compat_host(driver, preflight.plan.gpus, None) if driver else None
     return node is not None and has_package(required, node, _last_branch(preflight))

@@ -18,10 +18,10 @@ from gpubind.image.cuda import (
     directories_for,
     framework_libraries,
     frameworks_in,
-    package_directories,
+    site_package_directories,
     wheel_directories,
 )
-from gpubind.image.needs import NEEDED_BY_CODE, beside
+from gpubind.image.needs import NEEDED_BY_CODE, borrowed_directories
 from gpubind.image.synapse import is_synapse_library
 from gpubind.loader.search import LoadFailure
 from gpubind.model import Finding, Plan, Severity, Vendor, active_cases, finding
@@ -123,7 +123,7 @@ def _relevant_frameworks(preflight: Preflight) -> tuple[tuple[Framework, str], .
 def _packages(preflight: Preflight) -> tuple[str, ...]:
     imports = preflight.imports
     path = search_path(preflight.image, preflight.plan, preflight.own_mounts)
-    return package_directories(preflight.container.tree, path) if imports is None else tuple(imports.packages)
+    return site_package_directories(preflight.container.tree, path) if imports is None else tuple(imports.packages)
 
 
 def _refused(preflight: Preflight, every: Sequence[tuple[Framework, str]]) -> Iterator[_Refused]:
@@ -141,7 +141,7 @@ def _refused(preflight: Preflight, every: Sequence[tuple[Framework, str]]) -> It
         each = (_check_library(preflight, framework, *library_item, directories) for library_item in libraries.items())
         if not framework.one_of:
             yield from islice(filter(None, each), 1)
-        elif len(libraries) == 1 or _is_for_amd_alone(preflight.plan):
+        elif len(libraries) == 1 or _has_only_amds_driver(preflight.plan):
             refused = list(each)
             yield from filter(None, refused[:1] if all(refused) else ())
 
@@ -156,7 +156,7 @@ def _check_library(
     return _Refused(framework, library, module, framework_failures, needed) if framework_failures else None
 
 
-def _is_for_amd_alone(plan: Plan) -> bool:
+def _has_only_amds_driver(plan: Plan) -> bool:
     """Return whether a framework for several vendors uses its ROCm libraries, as far as the host's drivers show."""
     vendors = {planned.driver.vendor for planned in plan.drivers}
     return "amd" in vendors and "nvidia" not in vendors
@@ -182,7 +182,7 @@ def _refused_code(preflight: Preflight, vendor: Vendor, is_theirs: Callable[[str
     if not others:
         return
     places = _packages(preflight)
-    directories = (*beside(places), *_wheels(tree, places))
+    directories = (*borrowed_directories(places), *_wheels(tree, places))
     for file in others:
         failures = preflight.container.load_with_directories(file.path, directories).failures
         missing = tuple(failure for failure in failures if failure.kind == "missing" and is_theirs(failure.name))

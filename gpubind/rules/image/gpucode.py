@@ -127,7 +127,7 @@ def _shortage(gpus: Iterable[GpuArch], files: list[CodeFile], libcuda: Optional[
 
 
 def _unread(gpus: Iterable[GpuArch], files: Iterable[CodeFile]) -> Iterator[Finding]:
-    """Yield *files* of which the parts that were read have no code for some of *gpus*."""
+    """Yield the files that were only partly read, if these parts have no code for some of *gpus*."""
     for file in files:
         code = file.gpu_code
         if code.unread is not None and not all(code.runs_on(gpu.arch or "") for gpu in gpus):
@@ -213,7 +213,7 @@ def _finding(preflight: Preflight, shortage: _Shortage, severity: Severity, *, h
 def _overrides(preflight: Preflight, shortage: _Shortage, code: GpuCode) -> str:
     """Return `NAME=VALUE` of the variables with which the GPUs of *shortage* run *code*.
 
-    A variable for each node if other GPUs differ: one value for all applies also to GPUs that need none.
+    If other GPUs differ, each node has a variable of its own: a single value would also apply to GPUs that need none.
     """
     values = {gpu: override_for(gpu.arch or "", code.code) for gpu in shortage.gpus}
     different = set(values.values())

@@ -141,7 +141,7 @@ def _is_for_video(preflight: Preflight, driver_paths: Iterable[str]) -> bool:
 
 def _may_do_without(preflight: Preflight) -> bool:
     """Return whether the image has VA-API, so that its programs may use the GPU for video only."""
-    return has_one(preflight.image.loader, COMPUTE_RUNTIME.video)
+    return has_one(preflight.image.loader, COMPUTE_RUNTIME.video_users)
 
 
 def _unknown(preflight: Preflight, gpu: Gpu, runtimes: list[ComputeRuntime], is_on_xe: bool) -> Optional[str]:

@@ -154,7 +154,7 @@ def _why_not_mapped(tree: Tree, mount: Mount) -> Optional[str]:
 
 
 def _why_only_root(tree: Tree, mount: Mount) -> Optional[str]:
-    """Return what lets only root read the library *mount*; None if other users may, or if that is not known."""
+    """Return why only root can read the library *mount*; None if other users can, or if it is not known."""
     path, right, verb = tree.rooted(mount.source or ""), 4, "read"
     while path is not None and path != "/":
         stat = tree.stat(path)

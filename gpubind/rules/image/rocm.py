@@ -26,7 +26,7 @@ class Override(NamedTuple):
 
     @property
     def arch(self) -> Optional[str]:
-        """Return the architecture that it names; None if the value is not a version."""
+        """Return the architecture that the value names; None if the value is not a version."""
         return arch_of_override(self.value)
 
 

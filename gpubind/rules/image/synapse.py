@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpubind.image.cuda import package_directories
+from gpubind.image.cuda import site_package_directories
 from gpubind.image.synapse import HOME, parse_synapse_release, read_synapse
 from gpubind.model import Finding, finding
 from gpubind.rules.preflight import Preflight
@@ -26,7 +26,7 @@ def synapse_mismatch(preflight: Preflight) -> Iterator[Finding]:
         return
     if any(f"{HOME}/".startswith(f"{bind.target}/") for bind in binds):
         return  # the libraries are the user's
-    synapse = read_synapse(image.tree, package_directories(image.tree, image.facts.env.get("PATH", "")))
+    synapse = read_synapse(image.tree, site_package_directories(image.tree, image.facts.env.get("PATH", "")))
     if synapse is None:
         return
     kernel = preflight.host.lenient.dev.text(VERSION)

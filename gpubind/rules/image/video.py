@@ -56,11 +56,11 @@ def intel_video_unknown(preflight: Preflight) -> Iterator[Finding]:
         for case in dict.fromkeys(case for case in cases.values() if case is not None):
             if case in ("variables", "none") and len(chosen) > len(gpus):
                 continue  # the other vendor's GPU may be the one for video
-            yield _of_vaapi(preflight, drivers, [gpu for gpu in gpus if cases[gpu] == case], case, is_all=is_all)
-    yield from _of_onevpl(preflight, gpus)
+            yield _vaapi_findings(preflight, drivers, [gpu for gpu in gpus if cases[gpu] == case], case, is_all=is_all)
+    yield from _onevpl_findings(preflight, gpus)
 
 
-def _of_vaapi(preflight: Preflight, drivers: _Drivers, gpus: list[Gpu], case: Case, *, is_all: bool) -> Finding:
+def _vaapi_findings(preflight: Preflight, drivers: _Drivers, gpus: list[Gpu], case: Case, *, is_all: bool) -> Finding:
     where = {"libva": drivers.libva, "variables": drivers.hidden, "none": drivers.searched}
     raw_finding = finding(
         "intel-video-unknown",
@@ -76,7 +76,7 @@ def _of_vaapi(preflight: Preflight, drivers: _Drivers, gpus: list[Gpu], case: Ca
     return soften(raw_finding, preflight.container.unreadable_mounts)
 
 
-def _of_onevpl(preflight: Preflight, gpus: list[Gpu]) -> Iterator[Finding]:
+def _onevpl_findings(preflight: Preflight, gpus: list[Gpu]) -> Iterator[Finding]:
     tree, host = preflight.container.tree, preflight.host
     known_devices: set[str] = set()
     paths = [(path, name) for name in (ONEVPL, MEDIA_SDK) if gpus for path in _copies(preflight, name)]

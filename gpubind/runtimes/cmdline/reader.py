@@ -121,7 +121,7 @@ class UserOptionValues(NamedTuple):
 
     @classmethod
     def of(cls, line: ParsedCommandLine, env: Mapping[str, str]) -> UserOptionValues:
-        """Return the options of *line*, which set *env*."""
+        """Return the options of *line*, and the variables *env* that they set."""
         values: dict[str, tuple[str, ...]] = {}
         for option in line.options:
             values[option.name] = (*values.get(option.name, ()), option.value)
@@ -297,7 +297,7 @@ def _fixed_count(table: OptionTable, argv: Sequence[str], position: int) -> Unio
     return _parse_option(spec, argv, position)
 
 
-def _whole(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:
+def _parse_whole_option(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:
     if not argv[position].startswith("--"):
         return _parse_option(table.letters.get(argv[position][1:]), argv, position)
     name, value = _split(argv[position][2:])
@@ -308,7 +308,7 @@ def _proot(table: OptionTable, argv: Sequence[str], position: int) -> Union[Pars
     spec = table.names.get(argv[position][2:]) if argv[position].startswith("--") else None
     if spec is not None and spec.argument_count:
         return ParseFailure("no-value", position)
-    return _whole(table, argv, position)
+    return _parse_whole_option(table, argv, position)
 
 
 def _udocker(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:
@@ -341,7 +341,7 @@ GETOPT_PERMUTING = OptionParser(_getopt, permutes=True)
 GETOPT_NUMERIC = OptionParser(_getopt_numeric)
 GO_FLAG = OptionParser(_go_flag, permutes=True)
 FIXED_COUNT = OptionParser(_fixed_count, dash_is_option=True)
-WHOLE = OptionParser(_whole)
+WHOLE = OptionParser(_parse_whole_option)
 PROOT = OptionParser(_proot, has_terminator=False)
 UDOCKER = OptionParser(_udocker, has_terminator=False)
 SINGLE_DASH = OptionParser(_single_dash)

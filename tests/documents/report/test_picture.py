@@ -9,7 +9,15 @@ import pytest
 
 import gpubind
 from gpubind.documents.report.check import render_check_html
-from gpubind.documents.report.picture import LEFT, MIDDLE, GraphNode, PlanGraph, data_of, picture_of, truncate_middle
+from gpubind.documents.report.picture import (
+    LEFT,
+    MIDDLE,
+    GraphNode,
+    PlanGraph,
+    picture_of,
+    script_data,
+    truncate_middle,
+)
 from gpubind.launch.prepare import make_preflight
 from gpubind.model import Plan, Request
 from gpubind.planner.planning import PlanQuery
@@ -101,7 +109,7 @@ def test_no_two_parts_of_a_column_touch_and_all_are_in_the_picture() -> None:
 def test_every_line_joins_parts_that_are_there() -> None:
     ids = {part.id for part in (*PICTURE.rows, *PICTURE.needed)}
     assert all(line.begin in ids and line.end in ids for line in PICTURE.lines)
-    data = data_of(PICTURE)
+    data = script_data(PICTURE)
     assert {part["id"] for part in data["parts"]} == ids  # type: ignore[attr-defined]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from gpubind.launch.wrap import passing
 from gpubind.launch.wrap.passing import VARIABLES, asks_for_no_gpu, site_switches
-from gpubind.machine.mounts import text_of
+from gpubind.machine.mounts import read_unrecorded
 from gpubind.runtimes import RUNTIMES, WRAPPED
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 
@@ -27,9 +27,9 @@ def test_a_variable_for_gpus_has_a_line_read_that_may_start_a_container(name: st
 def test_the_site_counts_where_a_container_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "apptainer.conf").write_text("# always use rocm = yes\nalways use nv = yes\n")
     monkeypatch.setattr(passing, "SITES", (str(tmp_path / "apptainer.conf"), str(tmp_path / "none")))
-    assert site_switches(["srun", "/opt/bin/singularity", "exec", "img", "true"], text_of) == ("nv",)
-    assert not site_switches(["singularity", "cache", "list"], text_of)
-    assert not site_switches(["docker", "run", "img"], text_of)
+    assert site_switches(["srun", "/opt/bin/singularity", "exec", "img", "true"], read_unrecorded) == ("nv",)
+    assert not site_switches(["singularity", "cache", "list"], read_unrecorded)
+    assert not site_switches(["docker", "run", "img"], read_unrecorded)
 
 
 def test_the_glance_knows_every_program_with_flags_or_a_configuration() -> None:
