@@ -88,6 +88,38 @@ def test_every_variable_that_lists_gpus_has_its_rule() -> None:
 
 
 @pytest.mark.parametrize(
+    ("variable", "name"),
+    [
+        (variables.CUDA_VISIBLE_DEVICES, "CUDA_VISIBLE_DEVICES"),
+        (variables.CUDA_DEVICE_ORDER, "CUDA_DEVICE_ORDER"),
+        (variables.ROCR_VISIBLE_DEVICES, "ROCR_VISIBLE_DEVICES"),
+        (variables.HIP_VISIBLE_DEVICES, "HIP_VISIBLE_DEVICES"),
+        (variables.GPU_DEVICE_ORDINAL, "GPU_DEVICE_ORDINAL"),
+        (variables.NVIDIA_VISIBLE_DEVICES, "NVIDIA_VISIBLE_DEVICES"),
+        (variables.CAPS_VARIABLE, "NVIDIA_DRIVER_CAPABILITIES"),
+        (variables.AMD_VISIBLE_DEVICES, "AMD_VISIBLE_DEVICES"),
+        (variables.ZE_AFFINITY_MASK, "ZE_AFFINITY_MASK"),
+        (variables.ZE_HIERARCHY, "ZE_FLAT_DEVICE_HIERARCHY"),
+        (variables.ZE_PCI_ORDER, "ZE_ENABLE_PCI_ID_DEVICE_ORDER"),
+        (variables.HABANA_VISIBLE_DEVICES, "HABANA_VISIBLE_DEVICES"),
+        (variables.PCI_ORDER, "PCI_BUS_ID"),
+    ],
+)
+def test_a_variable_has_the_name_that_its_vendor_documents(variable: str, name: str) -> None:
+    assert variable == name
+
+
+def test_variables_that_list_gpus_are_read_in_this_order() -> None:
+    assert (
+        *("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"),
+        *("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"),
+        *("NVIDIA_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES"),
+        *("ZE_AFFINITY_MASK", "ZE_FLAT_DEVICE_HIERARCHY", "ZE_ENABLE_PCI_ID_DEVICE_ORDER"),
+        *("ONEAPI_DEVICE_SELECTOR", "SYCL_DEVICE_FILTER", "HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES"),
+    ) == variables.GPU_VARIABLES
+
+
+@pytest.mark.parametrize(
     ("name", "readers"),
     [
         ("0", {SLURM, CUDA, ROCR, NVIDIA}),

@@ -87,6 +87,19 @@ def test_what_all_blocks_unpack_to_is_bounded(monkeypatch: pytest.MonkeyPatch) -
     assert (code, why) == ("image-bomb", "196 bytes have unpacked to 196")  # the first block is one too many
 
 
+def test_blocks_may_unpack_to_20_times_what_was_read_and_an_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = built({"/x/a": b"1" * (1 << 16)}, block_size=1 << 16)
+    image = opened(data)
+    walk(image)
+    allowance = image.unpacked_total - 20 * min(image._packed_total, len(data))
+    assert allowance > 0
+    monkeypatch.setattr(squashfs, "_UNPACKED_ALLOWANCE", allowance)
+    assert len(walk(opened(data))) == 3
+    monkeypatch.setattr(squashfs, "_UNPACKED_ALLOWANCE", allowance - 1)
+    code, _, why = refusal(data)
+    assert (code, why) == ("image-bomb", f"{image._packed_total} bytes have unpacked to {image.unpacked_total}")
+
+
 @pytest.mark.parametrize("limit", ["VALUE_LIMIT", "TOTAL_LIMIT"])
 def test_values_of_scripts_are_known_up_to_a_size(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shell, limit, 4)
@@ -142,6 +155,18 @@ def test_a_cache_begins_with_one_of_its_two_layouts() -> None:
         parse_ldcache(bytes(12) + build_ldcache([entry("a")]))
 
 
+@pytest.mark.parametrize("sections", [64, 65])
+def test_a_cache_has_at_most_64_extension_sections(sections: int) -> None:
+    head = b"glibc-ld.so.cache1.1" + struct.pack("<IIB3xI12x", 0, 0, 2, 48)
+    data = head + struct.pack("<II", 0xEAA42174, sections) + bytes(16 * sections)
+    if sections == 64:
+        assert list(parse_ldcache(data)) == []
+    else:
+        with pytest.raises(FormatError) as caught:
+            parse_ldcache(data)
+        assert (caught.value.place, caught.value.why) == ("byte 52", "65 extension sections")
+
+
 # GPU code.
 
 
@@ -151,6 +176,21 @@ def test_places_of_bundles_are_looked_at_up_to_a_number() -> None:
     assert set(spent) == {4}
     unread = hip.parse_bundles(lambda _, size: bytes(size), 0, 4096 * 16385, spent.append).unread
     assert unread == "over 16384 places of bundles"
+
+
+@pytest.mark.parametrize(("size", "read"), [(262143, 262143), (262144, 262144), (262145, 262144), (0, 262144)])
+def test_of_a_compressed_bundle_256_kib_are_read(size: int, read: int) -> None:
+    """A size of 0 stands for an unknown one."""
+    data = (b"CCOB" + struct.pack("<HHI", 2, 0, size)).ljust(300_000, b"\0")
+    sizes: list[int] = []
+
+    def read_at(at: int, length: int) -> bytes:
+        sizes.append(length)
+        return data[at : at + length]
+
+    hip.parse_bundles(read_at, 0, len(data), lambda _: None)
+    assert sizes[:2] == [32, read]
+    assert set(sizes[2:]) == {32}
 
 
 @pytest.mark.parametrize(

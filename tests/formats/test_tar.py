@@ -52,6 +52,20 @@ def test_a_name_in_two_fields_is_put_together() -> None:
     assert header.name == name
 
 
+@pytest.mark.parametrize(
+    ("number", "read"),
+    [(0, 0), (255, 255), (0xFFFFFFFE, 0xFFFFFFFE), (0xFFFFFFFF, 0xFFFFFFFF), (1 << 32, 0), ((1 << 32) + 1, 1)],
+)
+@pytest.mark.parametrize(
+    ("field", "attribute"), [("devmajor", "major"), ("devminor", "minor"), ("uid", "uid"), ("gid", "gid")]
+)
+def test_numbers_of_devices_and_owners_have_32_bits(field: str, attribute: str, number: int, read: int) -> None:
+    header = parse_tar_header(info("dev/x", b"3", **{field: number}).tobuf(tarfile.GNU_FORMAT))
+    assert header is not None
+    others = dict.fromkeys(("major", "minor", "uid", "gid"), 0)
+    assert {name: getattr(header, name) for name in others} == {**others, attribute: read}
+
+
 def test_sizes_of_more_than_eight_gigabytes() -> None:
     header = parse_tar_header(info(size=1 << 40).tobuf(tarfile.GNU_FORMAT))
     assert header is not None

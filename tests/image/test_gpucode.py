@@ -243,6 +243,11 @@ def test_programs_outside_of_python_have_places_of_their_own(tmp_path: Path) -> 
     ]
 
 
+def test_a_path_that_is_not_in_the_image_has_no_gpu_code() -> None:
+    opened = image_with_bytes(glibc())
+    assert gpu_code_of_program(("/opt/none", "/opt/neither"), opened.tree) == ()
+
+
 def test_a_record_has_no_bytes_and_tells_nothing() -> None:
     assert read_gpu_code(image(TORCH)) == ()
 

@@ -12,10 +12,10 @@ import pytest
 from gpubind.errors import FormatError
 from gpubind.files.blob import BytesBlob
 from gpubind.image.facts import Image
-from gpubind.image.layers import LayerIndex
+from gpubind.image.layers import LayeredTree, LayerIndex
 from gpubind.image.open import open_image
 from gpubind.image.tar import members
-from gpubind.model import Missing
+from gpubind.model import HostPath, Missing, RootedPath
 from tests.support.elf import elf
 from tests.support.layers import LAYER, HardLink, oci_layout, tar, write
 from tests.support.trees import Dir, File, Item, Link, Node, make_tree
@@ -163,3 +163,48 @@ def test_a_file_that_is_no_elf_file_is_not_read_for_its_facts(tmp_path: Path) ->
     tree = opened(tmp_path, [tar({"/text": "t" * 100, "/short": "s", "/elf": elf("a.so")})]).tree
     assert (tree.elf("/text"), tree.elf("/short")) == (Missing("unreadable", "not an ELF file"),) * 2
     assert not isinstance(tree.elf("/elf"), Missing)
+
+
+class CountedBlob(BytesBlob):
+    """A layer in a packed archive, and the offsets at which it is read."""
+
+    place = 1
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data, "x")
+        self.offsets: list[int] = []
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        self.offsets.append(offset)
+        return super().read_at(offset, size)
+
+
+def counted(spec: dict[str, Item]) -> tuple[CountedBlob, LayeredTree]:
+    blob, layers = CountedBlob(tar(spec)), LayerIndex()
+    layers.add(blob, members(blob))
+    return blob, LayeredTree(layers, HostPath("/images/test"))
+
+
+COMMON = ("/etc", "/etc/ld.so.conf.d", "/lib", "/lib64", "/usr/lib", "/usr/lib64")
+
+
+@pytest.mark.parametrize("directory", [*COMMON, "/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/opt"])
+def test_files_of_common_directories_and_of_the_same_one_are_read_with_the_first_file(directory: str) -> None:
+    blob, tree = counted({"/opt/first": "1", f"{directory}/x": "x", "/srv/y": "y"})
+    assert tree.read("/opt/first") == b"1"
+    blob.offsets.clear()
+    assert tree.read(f"{directory}/x") == b"x"
+    assert blob.offsets == []
+    assert tree.read("/srv/y") == b"y"
+    assert len(blob.offsets) == 1
+
+
+@pytest.mark.parametrize(("size", "is_kept"), [(8 << 20, True), ((8 << 20) + 1, False)])
+def test_a_file_of_8_mib_is_kept_and_a_larger_one_is_read_where_it_is(size: int, is_kept: bool) -> None:
+    blob, tree = counted({"/opt/x": bytes(size)})
+    for _ in range(2):
+        opened_file = tree.open(RootedPath("/opt/x"))
+        assert not isinstance(opened_file, Missing)
+        blob.offsets.clear()
+        assert opened_file.read_at(size - 1, 2) == b"\0"
+        assert bool(blob.offsets) is not is_kept

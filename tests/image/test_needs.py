@@ -21,7 +21,7 @@ from tests.support.gpucode import bundle, library
 from tests.support.images import glibc, sandbox
 from tests.support.layers import archive, docker_archive, packed, tar
 from tests.support.squashfs import SifObject, sif, squashfs
-from tests.support.trees import File, Spec, make_tree
+from tests.support.trees import File, Link, Spec, make_tree
 
 LIB = "/usr/lib/x86_64-linux-gnu"
 AVCODEC: Spec = {f"{LIB}/libavcodec.so.59": elf("libavcodec.so.59", more={".rodata": b"\0libnvidia-encode.so.1\0"})}
@@ -243,6 +243,23 @@ def test_libraries_for_rdma_are_named_with_what_they_use_of_the_host(tmp_path: P
         ("NCCL", "2.21.5"),
         ("Open MPI", None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        ("libmpi.so.40", None),
+        ("libmpi.so.40.30", "40.30"),
+        ("libmpi.so.40.30.1.2", "40.30.1.2"),
+        ("libmpi.so.40.30.1.2.3", None),
+        ("libmpi.so.40.30.old", None),
+    ],
+)
+def test_the_version_of_a_library_for_rdma_is_in_the_name_of_its_file(
+    tmp_path: Path, name: str, version: Optional[str]
+) -> None:
+    files: Spec = {f"{LIB}/libmpi.so.40": Link("x/" + name), f"{LIB}/x/{name}": elf("libmpi.so.40")}
+    assert [(one.name, one.version) for one in of(tmp_path, files).fabric] == [("Open MPI", version)]
 
 
 @pytest.mark.parametrize("separator", [":", ";"])

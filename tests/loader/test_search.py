@@ -9,12 +9,13 @@ import pytest
 from gpubind.loader.container import Container
 from gpubind.loader.search import Loader
 from tests.support.elf import AARCH64, elf
-from tests.support.images import glibc, image
+from tests.support.images import OWN_PREFIX, glibc, image
 from tests.support.ldcache import build_ldcache, entry
 from tests.support.trees import Spec, recorded_tree
 
 LIB = elf("libx.so.1")
 STALE = build_ldcache([entry("libx.so.1", "/opt/gone/libx.so.1")])
+OWN_DIRECTORY = "/usr/glibc-compat/lib"
 CONFIGURED: Spec = {"/etc/ld.so.conf": "/opt/a\n", "/opt/a/libx.so.1": LIB}
 
 
@@ -33,6 +34,14 @@ def test_both_search_the_directories_of_ld_so_conf_if_there_is_no_cache() -> Non
 def test_only_the_facts_of_an_image_search_ld_so_conf_behind_a_stale_cache(cache: bytes) -> None:
     """ld.so does not: the container reports the library as missing. `ldconfig` may run before the program starts."""
     assert found(CONFIGURED, {"/etc/ld.so.cache": cache}) == ("/opt/a/libx.so.1", None)
+
+
+def test_both_search_the_directory_of_a_glibc_in_an_unusual_place() -> None:
+    loader = image(OWN_PREFIX, {f"{OWN_DIRECTORY}/libx.so.1": LIB}).loader
+    container = Container(loader, recorded_tree({}), (), (), "").find("libx.so.1")
+    assert loader.find("libx.so.1") == f"{OWN_DIRECTORY}/libx.so.1"
+    assert container is not None
+    assert container.path == f"{OWN_DIRECTORY}/libx.so.1"
 
 
 def test_both_search_the_default_directories_behind_a_stale_cache() -> None:

@@ -65,7 +65,16 @@ def test_an_image_for_video_needs_no_compute_runtime(opened: Image, host: tuple[
     [
         library("libze_loader.so.1"),
         library("libsycl.so.8"),
-        {"/opt/venv/lib/python3.11/site-packages/openvino/__init__.py": ""},
+        {"/opt/intel/oneapi/setvars.sh": ""},
+        *(
+            {f"/opt/venv/lib/python3.11/site-packages/{package}/__init__.py": ""}
+            for package in ("dpctl", "openvino", "pyopencl", "torch", "onnxruntime")
+        ),
+        *(
+            {f"{prefix}/python3.11/{packages}/torch/__init__.py": ""}
+            for prefix in ("/usr/lib", "/usr/local/lib", "/opt/venv/lib", "/opt/conda/envs/x/lib")
+            for packages in ("dist-packages", "site-packages")
+        ),
     ],
 )
 def test_an_image_for_video_that_also_computes_needs_it(user: Spec) -> None:
