@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
@@ -437,6 +438,16 @@ def test_the_working_directory_has_the_name_of_pwd_unless_that_is_stale(
     caller = read_start_facts(RUNTIMES["apptainer"], None, (), {"HOME": str(tmp_path)}, open_host(HOST)).caller
     assert caller.working_directory is None
     assert caller.directories == {str(tmp_path)}
+
+
+def test_a_first_process_is_a_program_of_this_host_that_can_run_and_never_of_a_recorded_one(tmp_path: Path) -> None:
+    docker = copy(RUNTIMES["docker"])
+    paths = [str(tmp_path / name) for name in ("run", "text", "none")]
+    docker.init_programs = tuple(paths)
+    for path, mode in zip(paths, (0o755, 0o644)):
+        Path(path).touch(mode)
+    assert read_start_facts(docker, None, (), {}, open_host()).facts.inits == (paths[0],)
+    assert read_start_facts(docker, None, (), {}, open_host(HOST)).facts.inits == ()
 
 
 @pytest.mark.parametrize(

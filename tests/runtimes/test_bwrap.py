@@ -11,11 +11,15 @@ from typing import Any, Optional
 import pytest
 
 from gpubind import plan
+from gpubind.errors import HostReadError
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.image.facts import Image
+from gpubind.image.reference import parse_reference
+from gpubind.launch.target import need_form
 from gpubind.loader.namespace import UserMounts
 from gpubind.model import ContainerPath, EnvVar, HostPath, Request
 from gpubind.planner.placement import GPUBIND_LAYOUT as LAYOUT
+from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.bubblewrap.bwrap import BWRAP, HOST_FILES
 from gpubind.runtimes.bubblewrap.environment import environment
 from gpubind.runtimes.bubblewrap.options import UserBwrapOptions, parse_user_options
@@ -85,6 +89,14 @@ def test_a_very_large_directory_is_not_rebuilt_for_an_optional_file() -> None:
     assert ICD not in [target for _, target in pairs(made, "--ro-bind")]
     assert [(d.subject, d.rule) for d in made.decisions] == [(ICD, "no-mount-point")]
     assert [(f.code, f.where) for f in made.findings] == [("no-mount-point", ICD)]
+
+
+@pytest.mark.parametrize(("entries", "is_rebuilt"), [(150, True), (151, False)])
+def test_a_directory_is_rebuilt_for_an_optional_file_up_to_150_entries(entries: int, is_rebuilt: bool) -> None:
+    many: Spec = {f"{dirname(ICD)}/x{number}": "" for number in range(entries)}
+    made = make(image(glibc(), many))
+    assert (("/cache/icd.json", ICD) in pairs(made, "--ro-bind")) is is_rebuilt
+    assert [finding.where for finding in made.findings] == ([] if is_rebuilt else [ICD])
 
 
 def test_a_link_in_a_very_large_directory_is_a_place_for_an_optional_file() -> None:
@@ -356,3 +368,13 @@ def test_a_variable_that_has_to_go_is_unset() -> None:
     made = plan(on, Request(gpus="all"), image=opened, layout=LAYOUT)
     options = words(made, start_by("bwrap"), opened.tree, Stage(STAGED)).options
     assert "CUDA_VISIBLE_DEVICES" in [options[i + 1] for i, word in enumerate(options) if word == "--unsetenv"]
+
+
+@pytest.mark.parametrize("name", ["image.sif", "image.sqsh", "image.tar"])
+def test_an_image_in_one_file_is_refused_with_what_unpacks_it_and_what_starts_it(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(HostReadError) as caught:
+        need_form(parse_reference(str(tmp_path / name), RUNTIMES["bwrap"]), RUNTIMES["bwrap"])
+    assert caught.value.code == "no-image"
+    assert "`apptainer build --sandbox DIR IMAGE`" in caught.value.hint
+    assert "--backend apptainer" in caught.value.hint

@@ -105,3 +105,10 @@ def test_two_containers_of_one_image_have_names_of_their_own() -> None:
 def test_versions_are_read() -> None:
     assert SYSTEMD_NSPAWN.identify("systemd 257 (257.13-1~deb13u1)\n+PAM")[1] == (257,)
     assert SYSTEMD_NSPAWN.identify("")[1] is None
+
+
+@pytest.mark.parametrize("option", ["--overlay=/a:/b:/c", "--overlay-ro=/a:/b:/c", "--tmpfs=/opt"])
+def test_a_mount_of_the_users_whose_files_are_not_known_is_an_unknown_option(option: str) -> None:
+    made = plan(host(rhel(), kernel()), Request(), image=image(glibc()))
+    options = SYSTEMD_NSPAWN.user_option_values((option,), {})
+    assert SYSTEMD_NSPAWN.base_mounts(made, start_by("systemd-nspawn", options=options)).unknown_options == (option,)
