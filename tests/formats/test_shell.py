@@ -71,6 +71,38 @@ def test_files_build_on_one_another() -> None:
     assert parse_exports("F=$LD_LIBRARY_PATH:/c", first).env["F"] == "/b:/a:/c"
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("HOME", "PWD", "OLDPWD", "PATH", "SHELL", "SHLVL", "TERM", "IFS", "PS0", "PS1", "PS2", "PS3", "PS4"),
+        *("HOSTNAME", "HOSTTYPE", "OSTYPE", "MACHTYPE", "MAIL", "MAILCHECK", "MAILPATH", "COLUMNS", "LINES"),
+        *("PROMPT_COMMAND", "USER", "LOGNAME", "HISTFILE", "HISTSIZE", "ENV", "CDPATH", "TIMEFORMAT", "NLSPATH"),
+        *("FIGNORE", "IGNOREEOF"),
+    ],
+)
+def test_a_variable_that_may_be_set_before_a_script_is_known_once_it_is_assigned(name: str) -> None:
+    assert not Exports({}).is_known(name)
+    assert parse_exports(f"{name}=1", Exports({})).is_known(name)
+    assert Exports({}).is_known(f"{name}_x")
+    assert Exports({}).is_known(f"x{name}")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("_", "UID", "EUID", "GID", "PPID", "GROUPS", "RANDOM", "SRANDOM", "SECONDS", "LINENO", "EPOCHSECONDS"),
+        *("OPTIND", "OPTARG", "OPTERR", "FUNCNAME", "DIRSTACK", "PIPESTATUS", "HISTCMD", "SHELLOPTS"),
+        *("POSIXLY_CORRECT", "BASH", "BASHPID", "BASH_ENV", "COMP_LINE", "COPROC", "REPLY", "MAPFILE"),
+        *("APPTAINER_NAME", "SINGULARITY_NAME"),
+    ],
+)
+def test_a_variable_that_a_shell_or_the_runtime_changes_is_never_known(name: str) -> None:
+    assert not Exports({}).is_known(name)
+    assert not parse_exports(f"{name}=1", Exports({})).is_known(name)
+    assert Exports({}).is_known(f"{name}_x1")
+    assert Exports({}).is_known(f"x{name}")
+
+
 def test_a_value_does_not_grow_without_end() -> None:
     exports = parse_exports("export A=$A$A\n" * 100, KNOWN)
     assert not exports.is_known("A")

@@ -75,3 +75,11 @@ def test_what_is_refused_says_why_and_where(text: str, why: str) -> None:
     assert caught.value.code == "bad-yaml"
     assert why in caught.value.why
     assert caught.value.place
+
+
+@pytest.mark.parametrize("length", [171, 172, 400])
+def test_the_reason_of_a_refusal_has_at_most_200_characters(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("yaml.CSafeLoader", raising=False)  # libyaml does not name the handle
+    with pytest.raises(FormatError) as caught:
+        parse_yaml(f"!{'x' * (length - 2)}!y a".encode())
+    assert caught.value.why == f"found undefined tag handle '!{'x' * (length - 2)}!'"[:200]

@@ -166,6 +166,15 @@ def test_of_several_architectures_that_of_the_planned_host_counts(
     assert open_image(path, machine).tree.read("/arch") == wanted
 
 
+def test_a_file_of_an_archive_with_the_name_of_a_whiteout_is_a_file(tmp_path: Path) -> None:
+    files = docker_archive([tar({"/name": "x"})])
+    layer = files.pop("0/layer.tar")
+    manifest = files.pop("manifest.json").replace(b"0/layer.tar", b"0/.wh.layer.tar")
+    path = tmp_path / "image.tar"
+    path.write_bytes(archive({**files, "manifest.json": manifest, "0/.wh.layer.tar": layer}))
+    assert open_image(str(path)).tree.read("/name") == b"x"
+
+
 def test_links_in_an_archive_are_followed_inside_it(tmp_path: Path) -> None:
     files = docker_archive([tar({"/name": "x"})])
     spec = {f"/{path}": data for path, data in files.items() if not path.endswith("layer.tar")}

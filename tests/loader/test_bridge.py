@@ -12,7 +12,7 @@ from gpubind.host.recorded import RecordedHost
 from gpubind.image.facts import Image
 from gpubind.loader.container import Container
 from gpubind.model import Plan, Request
-from tests.support.amd import amd_host, glibcxx
+from tests.support.amd import amd_host, cached, glibcxx
 from tests.support.amd import kernel as amds_kernel
 from tests.support.c_library import LIB, LOADER, c_library, converters, programs
 from tests.support.driver import V, host, kernel, ubuntu
@@ -237,6 +237,20 @@ def test_one_plan_for_two_vendors_has_it_once() -> None:
     assert len(exchanged(made)) == len([mount for mount in made.mounts if mount.rule == "libc"])
     assert [finding.code for finding in made.findings].count("libc-host") == 1
     assert not [decision for decision in made.decisions if decision.rule == "collision"]
+
+
+@pytest.mark.parametrize(
+    ("userspace", "bound"), [("auto", set()), ("image", set()), ("host", {"libhsa-runtime64.so.1"})]
+)
+def test_beside_the_hosts_glibc_the_user_decides_whose_rocm_an_image_with_its_own_gets(
+    userspace: str, bound: set[str]
+) -> None:
+    rocm: Spec = {f"{LIB}/libhsa-runtime64.so.1": elf("libhsa-runtime64.so.1", needed=("libc.so.6",))}
+    machine: Spec = {**HOSTS, **rocm, **cached({**HOSTS, **rocm}, LIB), **amds_kernel(gpus=1)}
+    request = Request(vendors=("amd",), libc="host", userspace=userspace)  # type: ignore[arg-type]
+    made = plan(amd_host(machine), request, image=image(*MERGED, rocm))
+    assert codes(made) == {"libc-host"}
+    assert {name for name in libraries(made) if name.startswith("libhsa")} == bound
 
 
 def test_of_an_older_record_nothing_is_exchanged_and_that_is_said() -> None:
