@@ -162,13 +162,13 @@ def test_the_nodes_of_gpus_decide_which_device_it_is_and_no_others() -> None:
 def test_a_named_capability_needs_no_opencl_loader_of_the_host_in_the_spec(machine: Machine) -> None:
     make_tree(machine.directory / "driver", {"/usr/lib64/nvidia/libOpenCL.so.1": elf("libOpenCL.so.1")})
     make_tree(machine.directory / "image", glibc())
-    named, image = "-e NVIDIA_DRIVER_CAPABILITIES=compute,utility", f"--rootfs {machine.directory}/image"
-    words, _ = machine.wrapped(f"podman create --gpus all {named} {image} true", "--library-path", "/usr/lib64/nvidia")
+    line = f"podman create --gpus all --rootfs {machine.directory}/image true"
+    # podman's --gpus takes whole CDI devices, of which only the user's own --caps chooses a part.
+    options = ("--caps", "compute,utility", "--library-path", "/usr/lib64/nvidia")
+    words, _ = machine.wrapped(line, *options)
     assert any("libOpenCL.so.1" in word for word in words)
     machine.write_spec()
-    words, told = machine.wrapped(
-        f"podman create --gpus all {named} {image} true", "--library-path", "/usr/lib64/nvidia"
-    )
+    words, told = machine.wrapped(line, *options)
     assert ("nvidia.com/gpu=all" in words, told) == (True, "")
 
 

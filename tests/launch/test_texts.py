@@ -440,6 +440,12 @@ def test_the_working_directory_has_the_name_of_pwd_unless_that_is_stale(
     assert caller.directories == {str(tmp_path)}
 
 
+def test_files_that_a_container_can_write_are_not_allowed_unless_the_caller_says_so() -> None:
+    proot, there = RUNTIMES["proot"], open_host(HOST)
+    assert read_start_facts(proot, None, (), {}, there).user.allow_writable is False
+    assert read_start_facts(proot, None, (), {}, there, allow_writable=True).user.allow_writable is True
+
+
 def test_a_first_process_is_a_program_of_this_host_that_can_run_and_never_of_a_recorded_one(tmp_path: Path) -> None:
     docker = copy(RUNTIMES["docker"])
     paths = [str(tmp_path / name) for name in ("run", "text", "none")]

@@ -603,3 +603,15 @@ def test_groups_are_kept_only_for_a_node_that_needs_one(
     node = planned().devices[0]._replace(uid=node_uid, mode=mode)
     assert PODMAN.group_args((node,), begun("podman", *arguments, uid=uid)) == expected
     assert DOCKER.group_args((node,), begun("docker", *arguments, uid=uid)) == []
+
+
+@BOTH
+def test_a_container_that_stays_is_told_of_the_first_driver_of_the_plan(program: str) -> None:
+    made = planned()
+    (nvidia,) = made.drivers
+    amd = nvidia._replace(driver=nvidia.driver._replace(vendor="amd", version="6.2.4"))
+    start = begun(program)._replace(restarts="warning")
+    for drivers, version in (((nvidia, amd), "550.54.14"), ((amd, nvidia), "6.2.4")):
+        findings = words(made._replace(drivers=drivers), start).findings
+        (told,) = (each for each in findings if each.code == "container-outlives-driver")
+        assert version in told.what

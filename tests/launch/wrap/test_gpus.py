@@ -55,6 +55,14 @@ def test_with_nvidias_runtime_alone_the_images_variable_chooses() -> None:
         asked("--runtime=nvidia", env={"NVIDIA_VISIBLE_DEVICES": "first"})
 
 
+@pytest.mark.parametrize(
+    ("path", "is_node"), [("/dev/dri", True), ("/dev/dri/", True), ("/dev/dri//", True), ("/dev/dri~", False)]
+)
+def test_a_node_asks_for_gpus_with_slashes_after_its_path_but_with_no_other_character(path: str, is_node: bool) -> None:
+    wrapped = parse_command(["docker", "run", "--device=/dev/kfd", f"--device={path}", "img"], {})
+    assert isinstance(wrapped, WrappedCommand) is is_node
+
+
 def test_the_line_wins_over_the_images_variables() -> None:
     env = {"NVIDIA_VISIBLE_DEVICES": "1", "NVIDIA_DRIVER_CAPABILITIES": "utility"}
     assert asked("--gpus", "all", env=env) == ("all", ("utility",))
