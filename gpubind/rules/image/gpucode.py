@@ -213,7 +213,7 @@ def _finding(preflight: Preflight, shortage: _Shortage, severity: Severity, *, h
 def _overrides(preflight: Preflight, shortage: _Shortage, code: GpuCode) -> str:
     """Return `NAME=VALUE` of the variables with which the GPUs of *shortage* run *code*.
 
-    If other GPUs differ, each node has a variable of its own: a single value would also apply to GPUs that need none.
+    If other GPUs differ, there is a variable for each node: a single value would also apply to GPUs that need none.
     """
     values = {gpu: override_for(gpu.arch or "", code.code) for gpu in shortage.gpus}
     different = set(values.values())
