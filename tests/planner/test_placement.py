@@ -48,6 +48,22 @@ def test_a_cdi_spec_puts_libraries_where_the_image_looks(
     assert cdi_layout("x86_64", searched).directories() == directories
 
 
+@pytest.mark.parametrize(
+    ("searched", "directories"),
+    [
+        (None, ("/usr/lib/i386-linux-gnu", "/usr/lib")),
+        (("/usr/lib",), ("/usr/lib",)),
+        (("/usr/lib/i386-linux-gnu",), ("/usr/lib/i386-linux-gnu",)),
+        (("/usr/lib64",), ("/usr/lib/i386-linux-gnu", "/usr/lib")),
+    ],
+    ids=["no-image", "rhel", "debian", "neither"],
+)
+def test_a_cdi_spec_puts_32_bit_libraries_where_the_image_looks(
+    searched: Optional[tuple[str, ...]], directories: tuple[str, ...]
+) -> None:
+    assert cdi_layout("x86_64", searched).directories(compat32=True) == directories
+
+
 def test_a_directory_of_the_users_is_the_only_one_and_no_loader_looks_there_by_itself() -> None:
     layout = with_libdir(cdi_layout("x86_64"), ELSEWHERE)
     assert layout.directories() == (ELSEWHERE,)

@@ -168,6 +168,12 @@ def test_the_base_of_the_toolkit_is_enough_from_29_2_on(docker: str, whats: list
     assert [any(what in one.what for one in findings) for what in whats] == [True] * len(findings)
 
 
+@pytest.mark.parametrize(("programs", "is_told"), [(CDI_HOOK, False), ({}, True)], ids=["with-its-hook", "without"])
+def test_a_docker_that_gives_gpus_by_cdi_still_needs_the_hook_for_cdi(programs: Spec, is_told: bool) -> None:
+    findings = told("toolkit-missing", on(DOCKER, programs, **versions(docker="29.2.0")))
+    assert bool(findings) is is_told
+
+
 @pytest.mark.parametrize(
     ("path", "item", "severity", "why"),
     [

@@ -406,6 +406,13 @@ def test_whole_gpus_beside_divided_ones_are_lost_to_cuda(gpus: int, severity: st
     assert severities("mig-mode", Situation(healthy(mig(), gpus=gpus))) == [severity]
 
 
+def test_every_divided_gpu_is_told_with_its_directory() -> None:
+    directories = ["/proc/driver/nvidia/capabilities/gpu0/mig", "/proc/driver/nvidia/capabilities/gpu1/mig"]
+    second: Spec = {f"{directories[1]}/gi1/ci0/access": ""}
+    finding = the("mig-mode", *healthy(mig(), second))
+    assert (finding.subject, finding.where) == ("0000:01:00.0, 0000:02:00.0", ", ".join(directories))
+
+
 @pytest.mark.parametrize(("gpus", "severity"), [(1, "error"), (2, "warning")])
 def test_a_divided_gpu_without_a_part_that_computes_is_lost(gpus: int, severity: str) -> None:
     finding = the("mig-mode", *healthy(mig(("gi1",), ()), gpus=gpus))
@@ -493,6 +500,18 @@ def test_apparmor_lets_a_program_with_a_profile_have_them(profile: str, off: boo
     spec[f"/etc/apparmor.d/{profile}"] = ""
     situation = Situation(healthy(spec), backend="bwrap")
     assert severities("user-namespaces-off", situation) == (["error"] if off else [])
+
+
+@pytest.mark.parametrize(
+    ("backend", "lacks"),
+    [
+        ("podman", ""),
+        ("bwrap", "; no set-user-id /usr/bin/bwrap or /usr/local/bin/bwrap"),
+    ],
+)
+def test_only_a_runtime_that_may_have_a_set_user_id_helper_is_told_that_there_is_none(backend: str, lacks: str) -> None:
+    finding = the("user-namespaces-off", *healthy(NO_USERNS), backend=backend)
+    assert finding.where == f"/proc/sys/user/max_user_namespaces = 0{lacks}"
 
 
 def test_a_helper_without_the_bit_is_no_help() -> None:

@@ -106,6 +106,19 @@ def test_a_spec_of_each_vendor_is_listed_beside_its_gpus(vendor: Vendor) -> None
     )
 
 
+@pytest.mark.parametrize(("at", "is_new"), [(2, False), (0, True)], ids=["the-third", "the-first"])
+def test_the_numbers_of_amds_devices_count_the_gpus_by_pci_address(at: int, is_new: bool) -> None:
+    """Two devices have a number and one has the UUID of a GPU: the third by address has no number."""
+    gpus = HOSTS["amd-backwards"][0].gpus
+    uuid = sorted(gpus, key=lambda gpu: gpu.pci or "")[at].uuid
+    edits = {"deviceNodes": [{"path": "/dev/dri/renderD128"}]}
+    devices = [{"name": name, "containerEdits": edits} for name in ("0", "1", uuid)]
+    text = json.dumps({"cdiVersion": "0.5.0", "kind": KINDS["amd"], "devices": devices})
+    (file,) = list_cdi(host(*healthy({"/etc/cdi/x.json": text})), gpus=gpus).files
+    lacking = f"the CDI spec {file.path} lacks 1 of this host's GPUs"
+    assert [one for one in file.stale if "GPU" in one] == [lacking] * is_new
+
+
 def test_what_is_stale_of_a_file_is_a_line_below_the_table() -> None:
     listing = listed(cdi(mounts=("/usr/lib64/libcuda.so.535.54.03",)), version=V)
     assert stale_lines(listing).splitlines() == [
