@@ -94,13 +94,11 @@ def locate(
         else file
         for file in (*files.values(), *existing_files)
     ]
-    more, skipped = partition_outcomes(
-        _unclaimed_outcomes(search, table, listed, sourced, (*earlier_decisions, *decisions), nodes)
-    )
+    unclaimed = _unclaimed_outcomes(search, table, listed, sourced, (*earlier_decisions, *decisions), nodes)
+    more, skipped = partition_outcomes(unclaimed)
     loaders = interpreter_directories(search.tree, (*sourced, *more))
-    return LocatedFiles(
-        libraries, (*sourced, *more, *loaders), tuple(decisions), (*listed.decisions, *skipped), found_libraries
-    )
+    skipped_decisions = (*listed.decisions, *skipped)
+    return LocatedFiles(libraries, (*sourced, *more, *loaders), tuple(decisions), skipped_decisions, found_libraries)
 
 
 def _host_only_decisions(search: Search, claims: Iterable[Claim], files: Iterable[HostFile]) -> Iterable[Decision]:

@@ -266,7 +266,9 @@ def test_code_that_is_for_xnack_only_needs_the_variable_where_that_is_off_by_def
 def test_an_image_of_another_vendor_is_told_once_by_its_gpu_code_if_it_has_any(with_code: bool, about: str) -> None:
     cuda: Spec = {"/usr/local/cuda/version.json": json.dumps({"cuda": {"version": "12.4.0"}})}
     image = image_with_bytes(glibc(), {**cuda, **(torch("sm_80") if with_code else {})})
-    told = [code for code in ("gpu-code-missing", "image-of-other-vendor") if findings(host("MI300X"), image, about=code)]
+    told = [
+        code for code in ("gpu-code-missing", "image-of-other-vendor") if findings(host("MI300X"), image, about=code)
+    ]
     assert told == [about]
 
 
