@@ -421,6 +421,11 @@ def test_the_page_shows_what_the_command_prints(command: str, output: str, nodes
     assert (done.stdout, done.stderr) == (output, "")
 
 
+def test_the_snapshots_of_several_hosts_are_one_document_after_the_other(three: tuple[str, str, str]) -> None:
+    documents = gpubind("diff", "--snapshot", *three).stdout.replace("\n}\n{\n", "\n},{\n")
+    assert [document["schema"] for document in json.loads(f"[{documents}]")] == ["gpubind.snapshot/1"] * 3
+
+
 def test_a_snapshot_has_no_other_format() -> None:
     done = gpubind("diff", "--snapshot", "--format=html", HOST)
     assert (done.returncode, done.stdout) == (2, "")

@@ -648,6 +648,11 @@ def test_every_function_of_the_library_is_held_to_its_types() -> None:
     assert [function.__name__ for function in functions if not hasattr(function, "__wrapped__")] == []
 
 
+def test_a_value_too_many_is_a_type_error_as_for_any_function() -> None:
+    with pytest.raises(TypeError, match="takes from 1 to 2 positional arguments but 3 were given"):
+        ANY.needs(image(glibc()), "sh", "more")
+
+
 @pytest.mark.parametrize(
     ("misuse", "what", "hint"),
     [

@@ -101,6 +101,11 @@ def test_help_of_any_width_has_the_same_words_and_fits(command: str, width: int)
     assert [line for line in lines if len(line) > width and " " in line.strip()] == []
 
 
+def test_the_lines_of_an_exit_code_begin_below_its_first_word() -> None:
+    page = overview()._replace(exit_codes=(("0", "first second third"),))
+    assert "\n".join(("  0         first", "            second", "            third", "")) in render_page(page, 20)
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_option_of_a_command_is_in_its_help_once(command: str) -> None:
     heads = [

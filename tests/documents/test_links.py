@@ -57,6 +57,12 @@ def test_the_advice_is_for_the_directory_as_a_shell_reads_it() -> None:
     assert "for a program that is linked:\n  patchelf --force-rpath --add-rpath '/opt/my driver' PROGRAM\n" in text
     assert "export LD_LIBRARY_PATH='/opt/my driver'${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\n" in text
     assert "export __EGL_VENDOR_LIBRARY_FILENAMES=/usr/share/glvnd/egl_vendor.d/10_nvidia.json\n" in text
+    platforms = "/usr/share/egl/egl_external_platform.d"
+    assert (
+        f"export __EGL_EXTERNAL_PLATFORM_CONFIG_FILENAMES={platforms}/10_nvidia_wayland.json:"
+        f"{platforms}/15_nvidia_gbm.json\n"
+    ) in text
+    assert "export VK_ADD_DRIVER_FILES=/usr/share/vulkan/icd.d/nvidia_icd.json\n" in text
     assert "manifests" not in usage_text(plan(open_host(HOST), Request(caps=("compute",))), "/opt")
 
 

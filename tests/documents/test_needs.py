@@ -18,6 +18,7 @@ from tests.support.elf import elf
 from tests.support.golden import assert_fits
 from tests.support.gpucode import library, library_of, module
 from tests.support.images import glibc, sandbox
+from tests.support.intel import synapse
 from tests.support.trees import Spec, make_tree
 
 REQUIRES = sandbox("export NVIDIA_REQUIRE_CUDA='cuda>=12.4 brand=tesla'")
@@ -54,6 +55,21 @@ def test_every_form_has_every_need(tmp_path: Path, form: str) -> None:
     for word in NAMED:
         assert word in done.stdout
     assert command("needs", str(tmp_path / "image"), "--format", form).stdout == done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("libSynapse.so.1", "Gaudi accelerators with habanalabs of its release, which is not known"),
+        ("", "1.24.0: Gaudi accelerators with habanalabs 1.24.0"),
+    ],
+)
+def test_synapseai_needs_the_kernel_driver_of_its_release_even_where_that_is_not_known(
+    tmp_path: Path, name: str, says: str
+) -> None:
+    spec: Spec = {f"/usr/lib/habanalabs/{name}": elf(name)} if name else synapse()
+    lines = render_needs_tsv(of(tmp_path, {**glibc(), **spec}), "x").splitlines()
+    assert [line.split("\t")[1] for line in lines if "Gaudi" in line] == [says]
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -9,11 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 from posixpath import normpath
+from typing import Optional
 
 import pytest
 
 from gpubind.documents.tree import DEPTH_LIMIT, LinkageTree, render_tree_dot, render_tree_json, render_tree_text
 from gpubind.loader.linkage import LinkedFile, LinkUse, linked_files
+from gpubind.loader.search import SearchRule
 from tests.loader.test_container import container
 from tests.support.commands import HOST, gpubind
 from tests.support.elf import elf
@@ -62,6 +64,20 @@ def test_a_file_is_expanded_below_the_first_that_needs_it_and_named_below_the_ot
         "3 files: 2 image, 1 plan",
         "not found: libbad.so, libgone.so.2",
     ]
+
+
+@pytest.mark.parametrize(
+    ("found_by", "shown"),
+    [
+        *(("interpreter", "PT_INTERP"), ("path", "its path"), ("rpath", "DT_RPATH"), ("runpath", "DT_RUNPATH")),
+        *(("library-path", "LD_LIBRARY_PATH"), ("cache", "ld.so.cache"), ("default", "default directory")),
+        (None, "LD_PRELOAD"),
+    ],
+)
+def test_a_line_has_the_name_that_the_loaders_manual_gives_to_the_rule(found_by: Optional[SearchRule], shown: str) -> None:
+    program = LinkedFile("/bin/a", "image", (LinkUse("libb.so", "/b/libb.so", "found", found_by=found_by),))
+    tree = LinkageTree("a", ("/bin/a",), None, (program, LinkedFile("/b/libb.so", "image")))
+    assert render_tree_text(tree).splitlines()[1] == f"`-- libb.so [{shown}] image: /b/libb.so"
 
 
 def test_the_document_fits_its_schema() -> None:

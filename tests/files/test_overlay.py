@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from pathlib import Path
 from typing import NoReturn, Union
 
@@ -93,6 +94,15 @@ def test_many_layers_keep_few_files_open(tmp_path: Path) -> None:
     tree: OpenedTree = OverlayTree([Layer(str(tmp_path / str(n))) for n in range(127)], HostPath("/"), no_archive)
     assert len(everything(tree)) == 2 + 127 * 7
     assert len(os.listdir("/proc/self/fd")) < before + 3 * 127 + 10
+
+
+def test_for_a_directory_that_was_removed_meanwhile_the_whole_image_answers(tmp_path: Path) -> None:
+    saved = make_tree(tmp_path / "saved", {"/opt/x": b"saved"})
+    make_tree(tmp_path / "layer", {"/opt/x": b"x", "/etc/x": b"x"})
+    tree = OverlayTree([Layer(str(tmp_path / "layer"))], HostPath("/"), lambda: saved)
+    assert tree.read("/etc/x") == b"x"  # the names in / are known from now on
+    shutil.rmtree(tmp_path / "layer/opt")
+    assert tree.read("/opt/x") == b"saved"
 
 
 @pytest.mark.parametrize("path", ["/etc/../../outside", "/out/x", "/up"])

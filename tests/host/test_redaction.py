@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,6 +116,20 @@ def test_a_name_has_one_stand_in_of_its_length_everywhere() -> None:
     assert len(str(names["ld.so.cache"].body)) == len(str(data))
     assert "/home/u0001/lib/libcuda.so.1\\x00" in str(names["ld.so.cache"].body)
     assert "video:x:44:" in str(made.driver.directories["/etc"].entries["group"].body)
+
+
+@pytest.mark.parametrize(
+    ("fields", "planted"),
+    [
+        ({"environ": {"PATH": "/home/carol/bin"}}, "carol"),
+        ({"lists": (RecordedList("nvliblist.conf", "/home/carol/nvliblist.conf", ""),)}, "carol"),
+        ({"runs": (RecordedRun(("nvidia-smi", "-q"), 0, "Serial Number: 77123456\n", ""),)}, "77123456"),
+        ({"runs": (RecordedRun(("nvidia-smi", "-L"), 0, "", f"UUID: GPU-beef{UUID[4:]}\n"),)}, "GPU-beef"),
+    ],
+)
+def test_a_name_that_no_file_has_is_replaced_in_all_fields(fields: dict[str, Any], planted: str) -> None:
+    made = full()._replace(**fields, description=f"of {planted}, again {planted}")
+    assert planted not in redaction(made).record(made).description
 
 
 def test_gpus_keep_their_spellings_and_beginnings_still_mean_them() -> None:

@@ -72,6 +72,15 @@ def test_an_open_file_is_closed_at_the_end_of_its_context(tmp_path: Path) -> Non
         assert stream.read() == b"abc"
 
 
+def test_a_file_that_is_made_has_all_rights_but_those_that_the_process_masks(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        system.open_file(f"{tmp_path}/file", os.O_WRONLY | os.O_CREAT).close()
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o7777 == 0o777
+
+
 def test_a_chain_of_links_that_the_kernel_does_not_follow_has_an_end(tmp_path: Path) -> None:
     (tmp_path / "0").mkdir()
     for number in range(3000):

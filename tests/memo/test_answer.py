@@ -42,6 +42,11 @@ def _ids(patch: pytest.MonkeyPatch, kind: str) -> None:
         patch.setattr(os, name, lambda: 7)
 
 
+VARIABLES = (
+    *("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
+    *("AMD_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"),
+    *("PATH", "HOME", "PWD", "LD_LIBRARY_PATH"),
+)
 OTHERS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "user": lambda patch: _ids(patch, "uid"),
     "group": lambda patch: _ids(patch, "gid"),
@@ -52,7 +57,7 @@ OTHERS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "rights": lambda patch: patch.setattr(answer, "_rights", lambda: (b"CapEff:\t0",)),
     "Python": lambda patch: patch.setattr(sys, "version", "3.99"),
     "path": lambda patch: patch.setenv("PATH", "/opt"),
-    **{name: lambda patch, name=name: patch.setenv(name, "/1") for name in answer._VARIABLES},  # type: ignore[misc]
+    **{name: lambda patch, name=name: patch.setenv(name, "/1") for name in VARIABLES},  # type: ignore[misc]
     "form": lambda patch: patch.setattr(answer, "FORM", b"gpubind memo 0\n"),
     "version": lambda patch: patch.setattr(gpubind, "__version__", "99"),
     "copy of gpubind": lambda patch: patch.setattr(answer, "__file__", "/opt/gpubind/memo/answer.py"),

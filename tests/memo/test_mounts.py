@@ -19,12 +19,13 @@ MOUNTINFO = """\
 27 22 7:0 / BASE/a rw - squashfs /dev/loop0 ro
 28 22 0:9 / /self rw - overlay overlay rw,lowerdir=/self,upperdir=BASE/b:c
 29 22 0:11 / /over\\040there~ rw - zfs pool/a\\040b rw
+30 22 0:12 / /honest rw - overlay overlay ro,lowerdir=BASE/d
 """
 
 
 @pytest.fixture
 def file_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileSystems:
-    for name in ("a", "b:c"):
+    for name in ("a", "b:c", "d"):
         (tmp_path / name).mkdir()
     (tmp_path / "mountinfo").write_text(MOUNTINFO.replace("BASE", str(tmp_path)))
     monkeypatch.setattr(filesystems, "MOUNTS", str(tmp_path / "mountinfo"))
@@ -38,6 +39,7 @@ def test_an_overlay_is_as_honest_as_its_layers(file_systems: FileSystems, tmp_pa
     device = {path: os.makedev(0, minor) for path, minor in (("/over", 5), ("/loose", 6), ("/self", 9))}
     assert file_systems.trust("/over/x", device["/over"]) == "none"  # a squashfs is among them
     assert file_systems.trust("/loose/x", device["/loose"]) == "none"  # nobody knows which directories these are
+    assert file_systems.trust("/honest/x", os.makedev(0, 12)) == "times"
     assert file_systems.trust(f"{tmp_path}/b:c", os.makedev(8, 1)) == "times"
 
 
