@@ -74,7 +74,9 @@ def test_a_file_is_expanded_below_the_first_that_needs_it_and_named_below_the_ot
         (None, "LD_PRELOAD"),
     ],
 )
-def test_a_line_has_the_name_that_the_loaders_manual_gives_to_the_rule(found_by: Optional[SearchRule], shown: str) -> None:
+def test_a_line_has_the_name_that_the_loaders_manual_gives_to_the_rule(
+    found_by: Optional[SearchRule], shown: str
+) -> None:
     program = LinkedFile("/bin/a", "image", (LinkUse("libb.so", "/b/libb.so", "found", found_by=found_by),))
     tree = LinkageTree("a", ("/bin/a",), None, (program, LinkedFile("/b/libb.so", "image")))
     assert render_tree_text(tree).splitlines()[1] == f"`-- libb.so [{shown}] image: /b/libb.so"
