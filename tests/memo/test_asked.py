@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import errno
 import os
+import posix
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 import gpubind
 from gpubind.machine import listener, system
 from gpubind.machine.writing import replace
+from gpubind.memo import questions
 from gpubind.memo.recorder import Recorder
 from tests.support.golden import assert_none
 
@@ -205,3 +207,21 @@ def test_some_errors_are_answers_to_one_kind_of_question_only(kind: str, number:
     recorder.note(kind, "/x", number)
     other.note("stat", "/x", number)
     assert (recorder.refused, other.refused) == (None, f"{os.strerror(number)}: /x")
+
+
+@pytest.mark.parametrize(("kind", "is_by_name"), [("opened", True), ("content", False)])
+def test_the_facts_of_a_file_of_a_network_are_asked_by_its_name(
+    kind: str, is_by_name: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path.resolve() / "file"
+    opened: list[str] = []
+    path.write_text("x")
+    whole = posix.open
+
+    def note(name: str, flags: int, *more: int) -> int:
+        opened.extend([name] if not flags & os.O_PATH else [])
+        return whole(name, flags, *more)
+
+    monkeypatch.setattr(posix, "open", note)
+    assert questions.ASKED[kind](str(path))
+    assert (opened == [str(path)]) is is_by_name
