@@ -15,7 +15,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.host.open import host_name
 from gpubind.image.reference import ImageReference, parse_reference
-from gpubind.launch.prepare import environ_of, layout_of, make_preflight
+from gpubind.launch.prepare import environ_of, layout_of, local_programs, make_preflight
 from gpubind.machine.budget import renew
 from gpubind.model import Finding, Plan, finding
 from gpubind.model.findings import SEVERITIES, finding_texts
@@ -131,7 +131,7 @@ def _check_on(
     try:
         image = opened.image(reference, host.uname.machine) if reference is not None else None
     except PythonEnvironmentError as error:
-        if runtime is not None or host_ref.name is not None:
+        if runtime is not None or local_programs(host) is None:
             raise
         request, image_name = request._replace(program=_program_in(error.where, request.program)), None
     preflight = _make_preflight(request, host, request.query, image, runtime, reference if request.tries else None)

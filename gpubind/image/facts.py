@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Literal, Optional
 
 from gpubind.errors import HostReadError
@@ -97,7 +98,9 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
         env, undecided = select_variables(read_environment(tree))
     env = {name: value for name, value in sorted(env.items()) if _VARIABLE.fullmatch(name)}
     libraries = (image_library(tree, soname, loader.find(soname) or "") for soname in DRIVER_SONAMES)
-    cuda = read_cuda(tree, env.get("CUDA_VERSION"), env.get("PATH", ""), loader.find)
+    # What is installed on a machine says nothing of what a program uses.
+    cuda = () if kind == "host" else read_cuda(tree, env.get("CUDA_VERSION"), env.get("PATH", ""), loader.find)
+    compat_paths = [path for pattern in _COMPAT_PATTERNS for path in glob_or_note(tree, pattern)]
     rocm, rocm_runtime = read_rocm(tree, prefixes_of(tree, env.get("PATH", "")))
     facts = ImageFacts(
         kind=kind,
@@ -113,7 +116,7 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
         driver=tuple(library for library in libraries if library is not None),
         vendor_neutral=tuple(soname for soname in VENDOR_NEUTRAL_SONAMES if loader.find(soname)),
         cuda=cuda[0].version if cuda else None,
-        compat=tuple(_compat(tree)),
+        compat=tuple(compat_libraries(tree, compat_paths)),
         rocm=rocm,
         rocm_runtime=rocm_runtime,
         own_libcuda=_own_libcuda(tree, env.get("LD_LIBRARY_PATH", "")),
@@ -169,9 +172,9 @@ def image_library(tree: Tree, soname: str, path: str) -> Optional[ImageLibrary]:
     return ImageLibrary(soname, file.path, driver_version_of(file.path))
 
 
-def _compat(tree: Tree) -> Iterator[ImageLibrary]:
-    paths = [path for pattern in _COMPAT_PATTERNS for path in glob_or_note(tree, pattern)]
-    for real_path in dict.fromkeys(tree.resolve(path) for path in paths[:COMPAT_LIMIT]):
+def compat_libraries(tree: Tree, paths: Iterable[str]) -> Iterator[ImageLibrary]:
+    """Yield each compat libcuda among the first `COMPAT_LIMIT` of *paths* that is libcuda.so.1 in its directory."""
+    for real_path in dict.fromkeys(tree.resolve(path) for path in islice(paths, COMPAT_LIMIT)):
         if isinstance(real_path, Missing):
             continue
         directory = real_path.rpartition("/")[0]

@@ -12,7 +12,8 @@ from gpubind.files.blob import IMAGE_UNREADABLE, FileBlob, close_on_error, open_
 from gpubind.files.live import LiveTree
 from gpubind.files.tree import Tree
 from gpubind.formats.archive.magic import HEAD_SIZE, describe_header, is_sif, is_squashfs
-from gpubind.image.facts import Image, read_image
+from gpubind.formats.elf.elf import split_library_path
+from gpubind.image.facts import Image, compat_libraries, read_image
 from gpubind.image.reference import FILE_ENDINGS, NAME, ImageReference, is_bundle, parse_reference
 from gpubind.machine import system
 from gpubind.machine.answers import (
@@ -71,13 +72,15 @@ class PythonEnvironmentError(FormatError):
     """An environment of Python in the place of an image; `where` is its directory."""
 
 
-def host_as_image(tree: Tree) -> Image:
+def host_as_image(tree: Tree, library_path: str) -> Image:
     """Return the files of this machine as an image, for a program that runs without a container.
 
-    It sets no variables, and has no CUDA: what is installed on a machine says nothing of what a program uses.
+    *library_path* is the caller's LD_LIBRARY_PATH, which may lead to a compat libcuda in any directory.
     """
     image = read_image(tree, "this machine", "host", {})
-    return image._replace(facts=image.facts._replace(cuda=None, every_cuda=(), compat=(), own_libcuda=None))
+    paths = (f"{directory}/libcuda.so.1" for directory in split_library_path(library_path) if directory[:1] == "/")
+    compat = dict.fromkeys((*image.facts.compat, *compat_libraries(tree, paths)))
+    return image._replace(facts=image.facts._replace(compat=tuple(compat)))
 
 
 class OpenImages:

@@ -10,6 +10,7 @@ from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Optional, Union
 
 from gpubind.errors import CheckError, RuntimeLimitError, UsageError
+from gpubind.files import Tree
 from gpubind.formats.driver.gpu_names import GPU_VARIABLES, LIBRARY_VARIABLES, ZE_VARIABLES
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
@@ -283,27 +284,38 @@ def _without_container(
 ) -> Preflight:
     """Return what the rules inspect of *program* on this machine itself, with the caller's environment.
 
-    Errors: `UsageError` (code `program-without-image`) for another machine, and with a *runtime*.
+    Errors: `UsageError` (code `program-without-image`) for another machine, a *runtime*, or the plan of `--like`.
     """
     from gpubind.image.open import host_as_image
     from gpubind.rules.preflight import preflight
 
-    if runtime is not None or host.local is None or host.driver.root != host.local.root:
-        why = "without an image, a program is looked for on this machine, where it runs without a container"
-        raise UsageError("program-without-image", "--program needs --image here", why=why)
+    tree = local_programs(host)
+    if runtime is not None or plan.request.like is not None or tree is None:
+        raise program_without_image("--program needs --image here")
     environ = environ_of(host)
     mounts = make_base_mounts((), environ, working_directory(environ) or "")
     home = EnvVar("HOME", "set", environ.get("HOME", ""), None, "caller")
     return preflight(
         host,
         plan._replace(mounts=(), env=()),
-        host_as_image(host.local),
+        host_as_image(tree, environ.get("LD_LIBRARY_PATH", "")),
         program=program,
         own_mounts=mounts._replace(env=(*mounts.env, home)),
         expected=expected,
         may_be_library=True,
         looks_at_gpu_code=looks_at_gpu_code,
     )
+
+
+def local_programs(host: Host) -> Optional[Tree]:
+    """Return the files of this machine; None if *host* is another one, or has its driver in another root."""
+    return host.local if host.local is not None and host.local.root == host.driver.root else None
+
+
+def program_without_image(problem: str) -> UsageError:
+    """Return the error about a program that cannot be one of this machine."""
+    why = "without an image, a program is looked for on this machine, where it runs without a container"
+    return UsageError("program-without-image", problem, why=why)
 
 
 def _missing_runtime(start: Start) -> Optional[RuntimeLimitError]:

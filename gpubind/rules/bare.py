@@ -11,6 +11,8 @@ from gpubind.model import Finding
 from gpubind.model.findings import finding_texts
 
 RULES = (
+    "compat-harmful",
+    "compat-used",
     "cuda-minor-version",
     "cuda-too-new",
     "executable-stack",

@@ -43,7 +43,7 @@ def program_missing(preflight: Preflight) -> Iterator[Finding]:
     local = preflight.host.local if name.startswith("/") else None
     on_machine = None if local is None else or_none(local.stat(name))
     is_on_host = on_machine is not None and on_machine.kind == "file"
-    is_known = preflight.backend is not None and preflight.own_mounts is not None
+    is_known = preflight.is_without_container or (preflight.backend is not None and preflight.own_mounts is not None)
     maybe_bound = not is_known and (is_on_host or name.startswith(_FROM_THE_HOST))
     path = search_path(preflight.image, preflight.plan, preflight.own_mounts)
     near, first = nearest_program(preflight.container, name, path), first_program(preflight.container, name, path)

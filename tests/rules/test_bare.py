@@ -16,6 +16,7 @@ from gpubind.model import Finding, Request
 from gpubind.model.findings import finding_texts
 from gpubind.planner.planning import PlanQuery
 from gpubind.rules import bare, table
+from gpubind.runtimes import get_runtime
 from tests.image.cuda_trees import SITE
 from tests.rules.cases_image import HOST
 from tests.support.driver import host
@@ -29,6 +30,11 @@ VENV: dict[str, Item] = {
     "/venv/pyvenv.cfg": "home = /usr/bin\n",
     PYTHON: File(elf(kind=2, needed=("libc.so.6",)), 0o755),
     "/venv/lib64": Link("lib"),
+}
+
+WHEEL = f"/venv{SITE.removeprefix('/usr/local')}"
+PACKAGES: dict[str, Item] = {
+    f"{WHEEL}/nvidia_cuda_runtime-13.0.96.dist-info/METADATA": "Name: nvidia-cuda-runtime\nVersion: 13.0.96\n"
 }
 
 
@@ -55,6 +61,24 @@ def test_what_a_program_lacks_is_missing_on_this_machine() -> None:
     assert (missing.code, missing.what) == ("program-missing", "/opt/solve is not on this machine")
 
 
+@pytest.mark.parametrize("directory", ["/home/me", "/tmp", "/scratch"])
+def test_a_program_that_is_missing_is_an_error_in_each_directory(directory: str) -> None:
+    (missing,) = bare_check({}, f"{directory}/solve")
+    assert (missing.code, missing.severity) == ("program-missing", "error")
+    assert missing.hint == "install it"
+
+
+@pytest.mark.parametrize("directory", ["/usr/local/cuda-13/compat", "/opt/modules/cuda/13.0/compat"])
+def test_a_compat_libcuda_that_the_caller_chooses_serves_the_program(directory: str) -> None:
+    spec: dict[str, Item] = {**VENV, **PACKAGES, f"{directory}/libcuda.so.1": Link("libcuda.so.580.65.06")}
+    spec[f"{directory}/libcuda.so.580.65.06"] = elf(soname="libcuda.so.1", needed=("libc.so.6",))
+    codes = [finding.code for finding in bare_check(spec, PYTHON)]
+    assert "cuda-too-new" in codes
+    codes = [finding.code for finding in bare_check(spec, PYTHON, {"LD_LIBRARY_PATH": directory})]
+    assert "cuda-too-new" not in codes
+    assert {"compat-used", "compat-harmful"} & {*codes}
+
+
 def test_the_callers_library_path_is_searched() -> None:
     spec: dict[str, Item] = {
         SOLVE: File(elf(kind=2, needed=("libcudnn.so.9", "libc.so.6")), 0o755),
@@ -71,11 +95,7 @@ def test_only_the_cuda_of_the_programs_own_packages_counts() -> None:
         "imports-not-checked",
         "check one of its libraries: `gpubind check --program FILE.so`",
     )
-    wheel = f"/venv{SITE.removeprefix('/usr/local')}"
-    packages = {
-        f"{wheel}/nvidia_cuda_runtime-13.0.96.dist-info/METADATA": "Name: nvidia-cuda-runtime\nVersion: 13.0.96\n"
-    }
-    newer, _ = bare_check({**VENV, **packages}, PYTHON, path)
+    newer, _ = bare_check({**VENV, **PACKAGES}, PYTHON, path)
     assert (newer.code, newer.severity, newer.subject) == ("cuda-too-new", "error", "13.0")
 
 
@@ -111,6 +131,15 @@ def test_a_record_has_no_programs() -> None:
     with pytest.raises(UsageError, match="--program needs --image here") as raised:
         make_preflight(host(*HOST), PlanQuery(), program=SOLVE)
     assert raised.value.code == "program-without-image"
+
+
+def test_a_plan_of_another_program_and_a_runtime_need_an_image() -> None:
+    machine = host(*HOST)
+    machine.local = machine.driver
+    with pytest.raises(UsageError, match="--program needs --image here"):
+        make_preflight(machine, PlanQuery(Request(vendors=("nvidia",), like="apptainer")), program=SOLVE)
+    with pytest.raises(UsageError, match="--program needs --image here"):
+        make_preflight(machine, PlanQuery(), runtime=get_runtime("bwrap"), program=SOLVE)
 
 
 def test_an_environment_of_python_is_checked_on_this_machine(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def _request(
     from gpubind.cli.settings import configured_severities, ignored_findings
     from gpubind.rules.table import known_codes
 
-    _need_program(program, image, host, backend)
+    _need_program(program, image, host, like, backend)
     _need_to_try(image, host, like, as_user, tries=try_)
     return CheckRequest(
         query=query_of(options, like),
@@ -120,12 +120,15 @@ def _need_document(chosen: str, *, is_one: bool) -> None:
         raise UsageError("one-check", f"--format {chosen} has the outcome of one check", hint=hint)
 
 
-def _need_program(program: Optional[str], image: Texts, host: Texts, backend: Optional[str]) -> None:
+def _need_program(
+    program: Optional[str], image: Texts, host: Texts, like: Optional[str], backend: Optional[str]
+) -> None:
     """Errors: `UsageError` for a --program that is empty, or for one without an image where that is needed."""
-    option = "--host" if host else "--backend" if backend else None
+    from gpubind.launch.prepare import program_without_image
+
+    option = "--host" if host else "--like" if like else "--backend" if backend else None
     if program is not None and not image and option is not None:
-        why = "without an image, a program is looked for on this machine, where it runs without a container"
-        raise UsageError("program-without-image", f"--program with {option} needs --image", why=why)
+        raise program_without_image(f"--program with {option} needs --image")
     if program == "":
         raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the container")
 

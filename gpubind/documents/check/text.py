@@ -44,7 +44,9 @@ def render_check_text(report: Report, *, verbose: bool = False, width: int = WID
     for finding, reason in report.ignored:
         lines += _wrapped(f"ignored: {finding.code}: {finding.what} ({reason})", width, _INDENT)
     if notes and not verbose:
-        for theme in THEMES:
+        is_bare = report.checked.image is None and report.checked.program is not None
+        titles = {**THEMES, "image": THEMES["program"]} if is_bare else THEMES
+        for theme, title in titles.items():
             # Notes that another option of the command would remove are last.
             of_theme = sorted(
                 (note for note in notes if theme_of(note) == theme),
@@ -53,7 +55,7 @@ def render_check_text(report: Report, *, verbose: bool = False, width: int = WID
             # If the user names a runtime, each of its notes is shown.
             parts = [[note] for note in of_theme] if theme == "runtime" and report.checked.runtime else [of_theme]
             for part in parts:
-                lines += _folded(theme, part, width)
+                lines += _folded(theme, title, part, width)
         lines.append(f"{with_count(len(notes), 'note')} in full with -v")
     if report.not_counted:
         lines += _wrapped(excluded_text(report), width, "  ")
@@ -105,16 +107,16 @@ def _facts(image: ImageFacts, checked: Checked) -> str:
     return ", ".join((*([checked.system] if checked.system else ()), libc[image.libc_family], cuda, *rocm))
 
 
-def _folded(theme: str, notes: list[Finding], width: int) -> Iterable[str]:
+def _folded(theme: str, title: str, notes: list[Finding], width: int) -> Iterable[str]:
     if not notes:
         return ()
     if theme == "extras":
         subjects = list(dict.fromkeys(note.subject.rpartition("/")[2] for note in notes))
         them = "it" if len(subjects) == 1 else "them"
-        text = f"{THEMES[theme]}: {shorten_list(subjects)}; most jobs do not need {them}"
+        text = f"{title}: {shorten_list(subjects)}; most jobs do not need {them}"
     else:
         more = len(notes) - 1
-        text = f"{THEMES[theme]}: {notes[0].what}" + (f"; and {with_count(more, 'other note')}" if more else "")
+        text = f"{title}: {notes[0].what}" + (f"; and {with_count(more, 'other note')}" if more else "")
     return _wrapped(f"note: {text}", width, "  ")
 
 
