@@ -280,7 +280,7 @@ def comparison_of(groups: Iterable[NodeGroup]) -> Optional[Comparison]:
 
 
 def render_group_findings(groups: Iterable[NodeGroup], fold: Fold, *, verbose: bool) -> str:
-    """Return the errors and warnings of each group in full; *verbose*: and its notes."""
+    """Return the errors and warnings of each group in full; with *verbose*, also the notes."""
     lines = []
     for group in groups:
         result = group.answer.result

@@ -56,13 +56,13 @@ class ListedGpu(NamedTuple):
 def list_gpus(inventories: Sequence[Inventory], selections: Sequence[SelectedInventory]) -> tuple[ListedGpu, ...]:
     """Return every GPU of *inventories*, marked as chosen or not by the *selections* made of them."""
     return tuple(
-        ListedGpu(gpu._replace(mig=full_gpu.mig), gpu.mig if gpu.chosen else (), _nodes(inventory, gpu))
+        ListedGpu(gpu._replace(mig=full_gpu.mig), gpu.mig if gpu.chosen else (), _nodes_of_gpu(inventory, gpu))
         for inventory, selection in zip(inventories, selections)
         for full_gpu, gpu in zip(inventory.gpus, selection.inventory.gpus)
     )
 
 
-def _nodes(inventory: Inventory, gpu: Gpu) -> tuple[DeviceNode, ...]:
+def _nodes_of_gpu(inventory: Inventory, gpu: Gpu) -> tuple[DeviceNode, ...]:
     return tuple(node for node in inventory.devices if gpu.index is not None and node.gpu == gpu.index)
 
 

@@ -96,7 +96,7 @@ def plan_tables(plan: Plan, *, verbose: bool = False) -> list[Table]:
     tables = [
         make_table(_BINDS, _binds(bundled)),
         make_table(_BINDS, _binds(others)),
-        make_table(_NODES, _nodes(plan)),
+        make_table(_NODES, _node_rows(plan)),
         make_table(
             _VARIABLES, [(variable.name, variable.op, variable.value or "", variable.rule) for variable in plan.env]
         ),
@@ -143,7 +143,7 @@ def _binds(mounts: list[Mount]) -> list[Union[Row, RowHeading]]:
     return rows
 
 
-def _nodes(plan: Plan) -> list[Union[Row, RowHeading]]:
+def _node_rows(plan: Plan) -> list[Union[Row, RowHeading]]:
     rows: list[Union[Row, RowHeading]] = []
     for node in sorted(plan.devices, key=lambda node: natural_sort_key(node.target)):
         gpu = "" if node.gpu is None else str(node.gpu)

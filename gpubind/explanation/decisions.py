@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase
+from posixpath import basename
 
 from gpubind.formats.driver.liblist import library_stem
 from gpubind.frozen import NamedTuple
@@ -33,7 +34,7 @@ def explain(plan: Plan, name: str) -> Explanation:
     else:
         matchers += [lambda text: text.startswith(name), lambda text: name in text]
         if "." in name:  # the list entries for a name that no file has
-            matchers += [lambda text: text == library_stem(name), lambda text: fnmatchcase(name, _base_name(text))]
+            matchers += [lambda text: text == library_stem(name), lambda text: fnmatchcase(name, basename(text))]
     for matches in matchers:
         subjects: dict[str, list[Decision]] = {}
         for decision in plan.decisions:
@@ -50,8 +51,4 @@ def explain(plan: Plan, name: str) -> Explanation:
 
 def _texts(decision: Decision) -> list[str]:
     paths = [path for path in (decision.path, decision.target) if path]
-    return [decision.subject, *paths, *map(_base_name, paths)]
-
-
-def _base_name(path: str) -> str:
-    return path.rpartition("/")[2]
+    return [decision.subject, *paths, *map(basename, paths)]

@@ -37,7 +37,7 @@ FindLibrary = Callable[[str], object]
 
 
 def read_cuda(tree: Tree, variable: Optional[str], path: str, find: FindLibrary) -> tuple[ImageCuda, ...]:
-    """Return the versions in the order of `newest_first`.
+    """Return every CUDA of the image, the newest first.
 
     *variable* is the value of CUDA_VERSION in the image's environment, *path* that of PATH.
     """

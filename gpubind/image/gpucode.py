@@ -25,7 +25,7 @@ from gpubind.model.gpucode import CodeFile, GpuCode
 FILES_LIMIT = 768
 """Limit of examined files: all frameworks together have 60; `LIBRARIES_LIMIT` other libraries follow."""
 RECORD_LIMIT = 8 << 20
-"""Limit of bytes of all RECORD files together. PyTorch's has 2 MB, most have about 10 KB."""
+"""Limit of the total size of all RECORD files, in bytes. That of PyTorch has 2 MB, most have about 10 KB."""
 LEAST_SIZE = 128 << 10
 """Smallest size of a library that may contain GPU code, in bytes."""
 LIBRARIES_LIMIT = 512

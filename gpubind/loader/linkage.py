@@ -48,7 +48,7 @@ class LinkUse(NamedTuple):
 
 
 _Found = tuple[LinkUse, Optional[ElfFacts]]
-"""The library for a name, before versions are compared, and its ELF facts."""
+"""The library that the loader finds for a name, and its ELF facts. Its versions are not compared yet."""
 
 
 class LinkedFile(NamedTuple):

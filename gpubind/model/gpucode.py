@@ -75,7 +75,7 @@ class CodeModule(NamedTuple):
 
     def runs_on(self, arch: str, cuda: Optional[str] = None) -> bool:
         """Return whether a GPU of *arch* runs it with a driver for *cuda*; None means a new enough driver."""
-        if any(_runs_binary(arch, code) for code in self.code):
+        if any(_runs_machine_code(arch, code) for code in self.code):
             return True
         return any(_jit_compiles(arch, ptx.arch) and (cuda is None or serves_ptx(cuda, ptx.isa)) for ptx in self.ptx)
 
@@ -265,7 +265,7 @@ def _each_once(archs: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(archs), key=arch_sort_key))
 
 
-def _runs_binary(arch: str, code: str) -> bool:
+def _runs_machine_code(arch: str, code: str) -> bool:
     gpu_match, code_match = _CUDA.fullmatch(arch), _CUDA.fullmatch(code)
     if gpu_match is None or code_match is None:
         return gpu_match is code_match and (

@@ -80,7 +80,7 @@ def _outcome_text(findings: Sequence[Finding]) -> str:
 
 
 def _reasons(findings: Sequence[Finding]) -> tuple[list[Finding], int]:
-    """Return the findings that explain the verdict, and the number of other equally severe ones."""
+    """Return the first findings of the worst severity, and the number of the others of that severity."""
     severity = {"ok": "note"}.get(verdict(findings), verdict(findings))
     worst = [finding for finding in findings if finding.severity == severity]
     return worst[:_REASONS], len(worst[_REASONS:])

@@ -126,7 +126,7 @@ def snapshot_of(
 
     *check_findings*: those of its check; their notes concern facts that are compared anyway. *release*: its kernel's.
     """
-    facts = [*_drivers(plan), *_gpus(plan), *_files(plan), *map(_device, plan.devices), *_variables(plan)]
+    facts = [*_drivers(plan), *_gpus(plan), *_files(plan), *map(_device, plan.devices), *_variable_facts(plan)]
     facts += _finding_facts(plan, plan.findings)
     facts += _finding_facts(plan, (finding for finding in check_findings if finding not in plan.findings), CHECK)
     if release is not None:
@@ -255,7 +255,7 @@ def _device(node: DeviceNode) -> SnapshotFact:
     )
 
 
-def _variables(plan: Plan) -> Iterator[SnapshotFact]:
+def _variable_facts(plan: Plan) -> Iterator[SnapshotFact]:
     for variable in plan.env:
         if variable.name not in GPU_VARIABLES:
             value = replace_uuids(variable.value, plan.gpus)

@@ -32,7 +32,7 @@ class NameFacts(NamedTuple):
     required: bool = False
     """Whether the driver needs it; any other mount may be left out if its target cannot be created."""
     shared: Optional[Capability] = None
-    """Another capability whose libraries are linked with it, or open it.
+    """Another capability whose libraries are linked with this library, or open it.
 
     Source: DT_NEEDED of libnvidia-glcore and libnvidia-eglcore since 545; `nvidia-drm_gbm.so` is the allocator.
     """

@@ -104,10 +104,10 @@ def _partition(host: Host, address: Optional[str]) -> Optional[str]:
 
 
 def _gpu_properties(host: Host) -> Iterator[tuple[str, Union[dict[str, int], HiddenNode]]]:
-    return ((base, properties) for base, properties in _nodes(host) if properties is not None)
+    return ((base, properties) for base, properties in _topology_nodes(host) if properties is not None)
 
 
-def _nodes(host: Host) -> Iterator[tuple[str, Union[dict[str, int], HiddenNode, None]]]:
+def _topology_nodes(host: Host) -> Iterator[tuple[str, Union[dict[str, int], HiddenNode, None]]]:
     """Yield all topology nodes as `_gpu_properties` does; None for processors, whose gpu_id is 0."""
     for number in sorted(host.dev.names(TOPOLOGY), key=nodes.natural_sort_key):
         base = f"{TOPOLOGY}/{number}"
@@ -173,7 +173,7 @@ def read_processors(host: Host) -> dict[Optional[int], str]:
 
 def read_render_minors(host: Host) -> tuple[Optional[int], ...]:
     """Return the minor numbers of the GPUs' render nodes, None for processors, in libhsakmt's order of nodes."""
-    all_properties = (properties for _, properties in _nodes(host) if not isinstance(properties, HiddenNode))
+    all_properties = (properties for _, properties in _topology_nodes(host) if not isinstance(properties, HiddenNode))
     return tuple(None if each is None else each.get("drm_render_minor", 0) for each in all_properties)
 
 

@@ -214,7 +214,7 @@ def other_inventory(host: Host, choice: CdiChoice) -> Inventory:
         if isinstance(linked[-1], HostFile):
             files.setdefault(link, linked[-1])
     groups = read_groups(host)
-    nodes = [node for part in choice.others for node in _nodes(host, part, groups)]
+    nodes = [node for part in choice.others for node in _planned_nodes(host, part, groups)]
     _, decisions = partition_outcomes((*mounted.values(), *linked))
     folders = tuple(EnvVar("LD_LIBRARY_PATH", "prepend", folder, ":", "cdi") for folder in edits.library_directories)
     return Inventory(
@@ -250,7 +250,7 @@ def _linked(host: Host, link: str, edits: ClaimedEdits, files: Mapping[str, Host
     return Claim("file", link, SOURCE, "create-symlinks", "other").decision("left-out", "cdi-link", detail)
 
 
-def _nodes(host: Host, part: AppliedEdits, groups: dict[int, str]) -> Iterator[Union[DeviceNode, Decision]]:
+def _planned_nodes(host: Host, part: AppliedEdits, groups: dict[int, str]) -> Iterator[Union[DeviceNode, Decision]]:
     # With the host's current numbers, not the spec's: a bind shows those.
     for node in part.edits.nodes:
         claim = Claim("file", node.path, SOURCE, part.location, "other")

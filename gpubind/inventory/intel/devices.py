@@ -69,7 +69,7 @@ def read_devices(host: Host) -> IntelDevices:
         if address not in device_addresses and not nodes.is_for_guests(host, address)
     ]
     for address in device_addresses:
-        paths = _nodes(host, address)
+        paths = _node_paths(host, address)
         node = next((path for path in paths if "/renderD" in path or _COMPUTE_NODE.fullmatch(path)), None)
         if node is None:
             unusable.append((address, "no-node"))
@@ -81,7 +81,7 @@ def read_devices(host: Host) -> IntelDevices:
         tiles.append(parts)
         expected += [_expected_node(path, index) for path in paths]
     for address in addresses(host, NPU):
-        expected += [_expected_node(path, None) for path in _nodes(host, address)]
+        expected += [_expected_node(path, None) for path in _node_paths(host, address)]
     devices = nodes.read_nodes(host, "intel", tuple(gpus), expected)
     return IntelDevices(devices, tuple(tiles), tuple(sorted(unusable)))
 
@@ -95,7 +95,7 @@ def _bus_addresses(host: Host) -> Iterator[str]:
         yield from nodes.pci_devices(host, maker, classes)
 
 
-def _nodes(host: Host, address: str) -> list[str]:
+def _node_paths(host: Host, address: str) -> list[str]:
     """Return the paths of the nodes that the kernel lists for the device at *address* and that exist in /dev."""
     paths = list(nodes.drm_nodes(host, address))
     for kind, directory in _NODE_DIRECTORIES.items():
@@ -106,7 +106,7 @@ def _nodes(host: Host, address: str) -> list[str]:
 
 def _node_number(host: Host, address: str) -> tuple[int, str]:
     """Return the sort key of an accelerator: its node number, which HABANA_VISIBLE_DEVICES uses."""
-    numbers = [int(match[1]) for match in map(_COMPUTE_NODE.fullmatch, _nodes(host, address)) if match]
+    numbers = [int(match[1]) for match in map(_COMPUTE_NODE.fullmatch, _node_paths(host, address)) if match]
     return (min(numbers, default=1 << 20), address)
 
 

@@ -309,7 +309,7 @@ def _driver_findings(
 ) -> list[Finding]:
     return [
         *(finding("bad-icd", subject=d.subject, where=d.path, why=d.detail) for d in decisions if d.rule == "bad-icd"),
-        *_not_loaded(host, driver, kernel),
+        *_not_loaded_findings(host, driver, kernel),
         *_other_versions(driver, kernel, libraries),
         *_no_libcuda(host, search, libraries),
         *_not_in_list(libraries, label),
@@ -322,7 +322,7 @@ def nouveau_finding(host: Host) -> Finding:
     return finding("nouveau", subject="nouveau", where=where)
 
 
-def _not_loaded(host: Host, driver: Driver, kernel: KernelModule) -> Iterator[Finding]:
+def _not_loaded_findings(host: Host, driver: Driver, kernel: KernelModule) -> Iterator[Finding]:
     if driver.kernel_version is not None or driver.kind != "linux":
         return
     if host.dev.has(NOUVEAU) and not host.dev.has(NVIDIA_MODULE):

@@ -160,7 +160,7 @@ def prepare_gpus(request: StartRequest, target: StartTarget, gpus: GpuRequest) -
 
 
 def _of_one_vendor(gpus: GpuRequest, request: StartRequest, host: Host) -> GpuRequest:
-    """Return *gpus* with a vendor if it has GPU numbers: docker and podman number NVIDIA's GPUs, or else AMD's.
+    """Return *gpus* with one vendor, if it has GPU numbers: these number NVIDIA's GPUs, or AMD's without any of NVIDIA.
 
     Sources: moby 29.7 `daemon/devices_linux.go`; podman 6 `libpod/util.go` (discoverGPUVendorFromCDI).
     """

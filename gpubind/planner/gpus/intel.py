@@ -193,7 +193,7 @@ def _unlisted_findings(inventory: Inventory, value: str) -> Iterator[Finding]:
 def affinity_variables(
     choice: GpuChoice, inventory: Inventory, environ: Mapping[str, str], *, isolated: bool
 ) -> Iterator[EnvVar]:
-    """Yield the variables for the GPUs of *choice* where the caller's would hide them, or not choose them.
+    """Yield variables that choose the GPUs of *choice*, if the caller's would hide some or choose others.
 
     *isolated*: whether the container's /dev has only the nodes of those.
     """

@@ -176,7 +176,7 @@ def _finding(preflight: Preflight, shortage: _Shortage, severity: Severity, *, h
     framework = framework_named(first.framework)
     releases = framework.releases if framework is not None else {}
     release = next((releases[arch] for arch in archs if arch in releases), None)
-    overrides, served = _overrides(preflight, shortage, has), _choice(preflight.plan, shortage.served)
+    overrides, served = _override_assignments(preflight, shortage, has), _choice(preflight.plan, shortage.served)
     isa, libcuda = (has.isas[-1:] or ("",))[0], shortage.libcuda
     cases = active_cases(
         ("of-amd", vendor == "amd"),
@@ -210,7 +210,7 @@ def _finding(preflight: Preflight, shortage: _Shortage, severity: Severity, *, h
     )
 
 
-def _overrides(preflight: Preflight, shortage: _Shortage, code: GpuCode) -> str:
+def _override_assignments(preflight: Preflight, shortage: _Shortage, code: GpuCode) -> str:
     """Return `NAME=VALUE` of the variables with which the GPUs of *shortage* run *code*.
 
     If other GPUs differ, there is a variable for each node: a single value would also apply to GPUs that need none.

@@ -131,7 +131,7 @@ class Apptainer(Runtime):
         )
 
     def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
-        """Return the whole command line. The user's options come first: none overrides the plan's by accident."""
+        """Return the command line. The user's options precede the plan's, so that none overrides these by accident."""
         argv = (call.program, call.action, *start.user.arguments, *arguments.options, call.image, *call.argv)
         return Command(argv, without_variables(without_gpu_switches(start.caller.environ), arguments.unset))
 
