@@ -99,6 +99,15 @@ def test_every_finding_has_its_page(code: str) -> None:
     assert page.startswith(f"{code}\n")
 
 
+def test_a_former_code_of_an_error_has_the_page_of_its_present_code() -> None:
+    former = {error["former"]: code for code, error in errors().items() if "former" in error}
+    assert former == {f"unsayable-{what}": f"unsupported-{what}" for what in ("path", "unset", "value")}
+    for old, new in former.items():
+        page = explain_code(old.upper())
+        assert page == explain_code(new)
+        assert page is not None and f"was `{old}` before" in page
+
+
 def test_near_names_ignore_case_and_come_from_codes_and_names() -> None:
     assert similar_names("LIBRARY-MISING", ())[0] == "library-missing"
     assert similar_names("libcudda.so.1", ("libcuda.so.1", "libGL.so.1"))[0] == "libcuda.so.1"

@@ -118,4 +118,4 @@ def test_a_path_that_is_not_utf_8_is_refused_by_a_cdi_spec() -> None:
     mounts = (made.mounts[0]._replace(source=HostPath("/lib/\udcff.so")), *made.mounts[1:])
     with pytest.raises(RuntimeLimitError) as caught:
         render_cdi(made._replace(mounts=mounts), {})
-    assert caught.value.code == "unsayable-path"
+    assert caught.value.code == "unsupported-path"

@@ -32,7 +32,7 @@ LINE_LENGTH = 4094
 def render_lmod(prepared: PreparedStart, environ: Mapping[str, str]) -> str:
     """Return the plan as a module in Lua. *environ* is ignored: a module is for every caller.
 
-    Errors: `RuntimeLimitError` (codes `unsayable-path`, `unsayable-value`).
+    Errors: `RuntimeLimitError` (codes `unsupported-path`, `unsupported-value`).
     """
     lines = [f"whatis({_lua(_title(prepared))})"]
     for change in _module_changes(prepared):
@@ -63,7 +63,7 @@ def _module_changes(prepared: PreparedStart) -> Iterator[VariableChange]:
 
 
 def _require_plain_binds(prepared: PreparedStart) -> None:
-    """Errors: `RuntimeLimitError` (code `unsayable-path`) for a bind that needs a variable of several lines."""
+    """Errors: `RuntimeLimitError` (code `unsupported-path`) for a bind that needs a variable of several lines."""
     for bind in prepared.arguments.binds:
         for path in (bind.source, bind.target):
             require_supported_path(path, WHAT)
@@ -95,7 +95,7 @@ def render_taskprolog(prepared: PreparedStart, environ: Mapping[str, str]) -> st
     """Return the lines for a task with the environment *environ*, whose values precede those of the plan.
 
     Error findings are printed at the beginning of the task's output: a TaskProlog has no standard error.
-    Errors: `RuntimeLimitError` (codes `unsayable-path`, `unsayable-value`, `long-line`).
+    Errors: `RuntimeLimitError` (codes `unsupported-path`, `unsupported-value`, `long-line`).
     """
     _require_plain_binds(prepared)
     lines = []

@@ -17,17 +17,23 @@ from gpubind.model.findings import finding_texts, pages
 
 
 def explain_code(code: str) -> Optional[str]:
-    """Return the page of *code*, a finding or an error, in Markdown; None if there is no such code."""
-    code = code.lower()
+    """Return the page of *code*, a finding or an error, in Markdown; None if there is no such code.
+
+    *code* may be the former code of an error, which older logs contain.
+    """
+    code = next((new for new, error in errors().items() if error.get("former") == code.lower()), code.lower())
     if code in finding_texts():
         return "\n\n".join((code, f"*{_kind(code)}*", *pages()[code])) + "\n"
     error = errors().get(code)
-    return None if error is None else f"{code}\n\nan error, exit {error['exit']}\n\n{error['means']}\n"
+    if error is None:
+        return None
+    former = f"\n\nThe code of this error was `{error['former']}` before." if "former" in error else ""
+    return f"{code}\n\nan error, exit {error['exit']}\n\n{error['means']}{former}\n"
 
 
 @lru_cache(maxsize=1)
 def errors() -> dict[str, Any]:
-    """Return data/errors.json: exit status and meaning of each error, by code."""
+    """Return data/errors.json: exit status, meaning and, if it had another code before, `former` of each error."""
     loaded: dict[str, Any] = json.loads(read_data("model/data/errors.json"))
     return loaded
 

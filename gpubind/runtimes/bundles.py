@@ -75,8 +75,8 @@ class BundleRuntime(Runtime):
     def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Optional[RuntimeArguments]:
         """Return the config.json of the bundle with *plan* in it; None without a bundle.
 
-        Errors: `RuntimeLimitError` for a path or a value that JSON cannot express (`unsayable-path`,
-        `unsayable-value`), and for a root file system without room for a mount point (`read-only-rootfs`).
+        Errors: `RuntimeLimitError` for a path or a value that JSON cannot express (`unsupported-path`,
+        `unsupported-value`), and for a root file system without room for a mount point (`read-only-rootfs`).
         """
         bundle, image = start.bundle, start.tree
         if bundle is None or image is None:
@@ -118,7 +118,7 @@ class BundleRuntime(Runtime):
         """Return the whole command line. runc reads only a file named config.json, so the edited one is in a separate
         directory. The container's name must differ from those of the user's other containers.
 
-        Errors: `RuntimeLimitError` (code `unsayable-value`) for an argument that is not UTF-8.
+        Errors: `RuntimeLimitError` (code `unsupported-value`) for an argument that is not UTF-8.
         """
         bundle, argv = start.bundle, call.argv
         assert bundle is not None
@@ -128,7 +128,7 @@ class BundleRuntime(Runtime):
             argv = (start.shell, *argv)
         for arg in (*argv, bundle.directory):
             if not is_utf8(arg):
-                raise _not_utf8_error("unsayable-value", "JSON cannot contain this argument", arg)
+                raise _not_utf8_error("unsupported-value", "JSON cannot contain this argument", arg)
         before, after = self._split(start.user.arguments)
         name = f"gpubind-{call.unique_name}"
         text = relocated_config(arguments.document, bundle, argv, call.stdin_is_terminal)
@@ -205,10 +205,10 @@ def _need_utf8(edits: BundleEdits) -> None:
     paths = [path for mount in edits.mounts for path in (mount.source, mount.destination)]
     for path in (*paths, *(node.target for node in edits.nodes)):
         if not is_utf8(path):
-            raise _not_utf8_error("unsayable-path", "JSON cannot contain this path", path)
+            raise _not_utf8_error("unsupported-path", "JSON cannot contain this path", path)
     for name, value in edits.env:
         if not is_utf8(name) or not is_utf8(value or ""):
-            raise _not_utf8_error("unsayable-value", "JSON cannot contain this value of a variable", name)
+            raise _not_utf8_error("unsupported-value", "JSON cannot contain this value of a variable", name)
 
 
 def _not_utf8_error(code: str, message: str, where: str) -> RuntimeLimitError:

@@ -289,7 +289,7 @@ def _image_library_path(plan: Plan, image: Optional[Tree]) -> str:
 
 
 def _env_args(env: Mapping[str, Optional[str]], start: Start) -> Iterator[str]:
-    """Yield the options that set *env*. Errors: `RuntimeLimitError` (code `unsayable-value`)."""
+    """Yield the options that set *env*. Errors: `RuntimeLimitError` (code `unsupported-value`)."""
     for name, value in env.items():
         if value is None:
             yield f"--unset-env={name}"

@@ -156,13 +156,13 @@ def unsupported_path(
     """Return the error about a *path* that the arguments of a runtime, or the *document*, cannot hold."""
     hint = f"{hint}, or start with `gpubind exec`" if document else f"use --backend bwrap, or {hint}"
     message = f"{document or _THIS} cannot contain this path"
-    return RuntimeLimitError("unsayable-path", message, where=path, why=why, hint=hint)
+    return RuntimeLimitError("unsupported-path", message, where=path, why=why, hint=hint)
 
 
 def format_bind(bind: Bind, why: str, ends: tuple[str, ...]) -> str:
     """Return `SOURCE:TARGET` for *bind*.
 
-    Errors: `RuntimeLimitError` (code `unsayable-path`) for a path with a colon, or that ends with one of *ends*.
+    Errors: `RuntimeLimitError` (code `unsupported-path`) for a path with a colon, or that ends with one of *ends*.
     """
     for path in (bind.source, bind.target):
         if ":" in path or path.endswith(ends):
@@ -176,7 +176,7 @@ def unsupported_value(
     """Return the error about a value of variable *name* that the arguments, or the *document*, cannot hold."""
     hint = "leave out the CDI device that sets it" if document else f"use --backend bwrap, or {hint}"
     message = f"{document or _THIS} cannot contain this value of a variable"
-    return RuntimeLimitError("unsayable-value", message, where=name, why=why, hint=hint)
+    return RuntimeLimitError("unsupported-value", message, where=name, why=why, hint=hint)
 
 
 def is_utf8(text: str) -> bool:

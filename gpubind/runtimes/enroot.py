@@ -86,7 +86,7 @@ class Enroot(Runtime):
         return bool(split_nvidia_visible(visible)) and not {"all", "compat32"}.isdisjoint(caps.split(","))
 
     def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
-        """Return the options for *plan*. Errors: `RuntimeLimitError` (code `unsayable-value`)."""
+        """Return the options for *plan*. Errors: `RuntimeLimitError` (code `unsupported-value`)."""
         is_restricted = _has_restricted_dev(start)
         edits = make_edits(
             plan, stage.files, _binds(start), lambda mount, source: _obstacle(mount, source, is_restricted)

@@ -451,14 +451,14 @@ def format_arguments(arguments: RuntimeArguments, program: str, *, quoted: bool,
     `singularity exec $(gpubind plan ...) image cmd`. *exports* is the format of the same plan as variables, if the
     program reads them.
 
-    Errors: `RuntimeLimitError` (`unsayable-unset`) if the caller's variable must be removed: --env can only set. Code
+    Errors: `RuntimeLimitError` (`unsupported-unset`) if the caller's variable must be removed: --env can only set. Code
     `not-raw` for an option that a shell would split: it splits the text of a substitution, and removes no quotes from
     it.
     """
     alternative = f" or `--format {exports}`" if exports else ""
     if arguments.unset:
         raise RuntimeLimitError(
-            "unsayable-unset",
+            "unsupported-unset",
             f"no option of {program} keeps {arguments.unset[0]} out of the container",
             why="the plan takes it away, and an empty value would hide every GPU",
             hint=f"unset it yourself, or use `gpubind exec`{alternative}",

@@ -122,17 +122,17 @@ def test_a_name_that_cannot_be_said_is_refused_by_name(name: str) -> None:
     mounts = (PLAN.mounts[0]._replace(source=HostPath(f"/{name}"), content=None),)
     with pytest.raises(RuntimeLimitError) as caught:
         service_of(PLAN._replace(mounts=mounts))
-    assert (caught.value.code, caught.value.where) == ("unsayable-path", f"/{name}")
+    assert (caught.value.code, caught.value.where) == ("unsupported-path", f"/{name}")
     with pytest.raises(RuntimeLimitError) as caught:
         service_of(PLAN._replace(env=(EnvVar("A", "set", name, None, "cdi"),)))
-    assert (caught.value.code, caught.value.where) == ("unsayable-value", "A")
+    assert (caught.value.code, caught.value.where) == ("unsupported-value", "A")
 
 
 def test_a_node_with_a_colon_is_refused() -> None:
     node = PLAN.devices[0]._replace(source=HostPath("/dev/a:b"))
     with pytest.raises(RuntimeLimitError) as caught:
         service_of(PLAN._replace(devices=(node,)))
-    assert (caught.value.code, caught.value.where) == ("unsayable-path", "/dev/a:b")
+    assert (caught.value.code, caught.value.where) == ("unsupported-path", "/dev/a:b")
 
 
 def test_of_a_host_without_a_gpu_the_service_brings_nothing_and_is_no_null() -> None:

@@ -95,10 +95,10 @@ def test_a_hostile_name_arrives(name: str) -> None:
 def test_a_name_that_cannot_be_said_is_refused_by_name(name: str) -> None:
     with pytest.raises(RuntimeLimitError) as caught:
         spec_of(PLAN._replace(mounts=(PLAN.mounts[0]._replace(source=HostPath(f"/{name}"), content=None),)))
-    assert (caught.value.code, caught.value.where) == ("unsayable-path", f"/{name}")
+    assert (caught.value.code, caught.value.where) == ("unsupported-path", f"/{name}")
 
 
 def test_a_place_with_a_colon_is_refused() -> None:
     with pytest.raises(RuntimeLimitError) as caught:
         spec_of(PLAN._replace(mounts=(PLAN.mounts[0]._replace(target=ContainerPath("/a:b")),)))
-    assert (caught.value.code, caught.value.where) == ("unsayable-path", "/a:b")
+    assert (caught.value.code, caught.value.where) == ("unsupported-path", "/a:b")

@@ -127,14 +127,14 @@ def test_a_name_that_cannot_be_said_is_refused_by_name(
     mounts = (PLAN.mounts[0]._replace(source=HostPath(f"/{name}"), target=PLAN.mounts[0].target, content=None),)
     with pytest.raises(RuntimeLimitError) as caught:
         render(printed(PLAN._replace(mounts=mounts)), {})
-    assert (caught.value.code, caught.value.where) == ("unsayable-path", f"/{name}")
+    assert (caught.value.code, caught.value.where) == ("unsupported-path", f"/{name}")
 
 
 @pytest.mark.parametrize("render", [render_lmod, render_tcl])
 def test_a_value_of_several_lines_is_refused_by_name(render: Callable[[PreparedStart, Mapping[str, str]], str]) -> None:
     with pytest.raises(RuntimeLimitError) as caught:
         render(printed(PLAN._replace(env=(EnvVar("A", "set", "a\nb", None, "cdi"),))), {})
-    assert (caught.value.code, caught.value.where) == ("unsayable-value", "APPTAINERENV_A")
+    assert (caught.value.code, caught.value.where) == ("unsupported-value", "APPTAINERENV_A")
 
 
 LUA = """

@@ -88,7 +88,7 @@ def test_a_name_that_cannot_be_said_is_refused_by_name(name: str) -> None:
     mounts = (PLAN.mounts[0]._replace(source=HostPath(f"/{name}"), content=None),)
     with pytest.raises(RuntimeLimitError) as caught:
         render_taskprolog(printed(PLAN._replace(mounts=mounts)), {})
-    assert (caught.value.code, caught.value.where) == ("unsayable-path", f"/{name}")
+    assert (caught.value.code, caught.value.where) == ("unsupported-path", f"/{name}")
 
 
 def test_a_line_that_slurm_would_cut_is_refused_and_one_that_just_fits_is_not() -> None:

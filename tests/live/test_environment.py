@@ -75,5 +75,5 @@ def test_a_value_that_no_option_can_say_is_refused_by_name(trixie: Machine, tmp_
     done = trixie.tried(
         *words, user=True, driver=True, binds=[CONTAINERS, Bind(readable(str(tmp_path)), "/srv/cdi")], status=125
     )
-    assert "error: unsayable-value: " in done.stderr
+    assert "error: unsupported-value: " in done.stderr
     assert "NAME" in done.stderr

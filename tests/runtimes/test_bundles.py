@@ -250,14 +250,14 @@ def test_a_path_that_is_not_utf8_cannot_be_said(source: str, target: str) -> Non
     odd = made.mounts[0]._replace(source=HostPath(source), target=ContainerPath(target))
     with pytest.raises(RuntimeLimitError) as caught:
         make(made=made._replace(mounts=(odd,)))
-    assert (caught.value.code, caught.value.exit_code) == ("unsayable-path", 6)
+    assert (caught.value.code, caught.value.exit_code) == ("unsupported-path", 6)
 
 
 def test_a_value_that_is_not_utf8_cannot_be_said() -> None:
     env = (EnvVar("A", "set", "\udcff", None, "test"),)
     with pytest.raises(RuntimeLimitError) as caught:
         make(made=planned()._replace(env=env))
-    assert caught.value.code == "unsayable-value"
+    assert caught.value.code == "unsupported-value"
 
 
 def test_the_command_runs_a_bundle_of_its_own() -> None:

@@ -103,7 +103,7 @@ def test_what_an_overlay_hides_is_named() -> None:
 def test_a_source_with_a_colon_is_refused_and_named() -> None:
     with pytest.raises(RuntimeLimitError) as caught:
         make(staged={ICD: "/home/a:b/icd.json"})
-    assert (caught.value.code, caught.value.where) == ("unsayable-path", "/home/a:b/icd.json")
+    assert (caught.value.code, caught.value.where) == ("unsupported-path", "/home/a:b/icd.json")
 
 
 def test_libraries_come_behind_the_users_own_and_before_the_images() -> None:
@@ -160,7 +160,7 @@ def test_what_unset_env_removes_is_not_the_callers() -> None:
 def test_a_value_that_ch_run_would_change_is_refused(value: str) -> None:
     with pytest.raises(RuntimeLimitError) as caught:
         make(env=(EnvVar("A", "set", value, None, "cdi"),))
-    assert (caught.value.code, caught.value.where) == ("unsayable-value", "A")
+    assert (caught.value.code, caught.value.where) == ("unsupported-value", "A")
 
 
 def test_a_value_in_quotes_keeps_its_quotes() -> None:

@@ -122,7 +122,7 @@ def test_a_value_that_cannot_be_composed_is_not_guessed(program: str) -> None:
 def test_a_value_that_is_not_utf8_or_has_a_nul_is_named(program: str, value: str) -> None:
     with pytest.raises(RuntimeLimitError) as caught:
         make(begun(program), env=(EnvVar("A", "set", value, None, "cdi"),))
-    assert (caught.value.code, caught.value.where) == ("unsayable-value", "A")
+    assert (caught.value.code, caught.value.where) == ("unsupported-value", "A")
 
 
 @BOTH
@@ -318,14 +318,14 @@ def test_nerdctl_splits_a_mount_at_its_commas_and_takes_quotes_and_blanks_as_the
 
 @pytest.mark.parametrize("path", ["/a,b", "/a\udcff"])
 def test_a_path_that_no_mount_of_nerdctl_says_is_named(path: str) -> None:
-    with pytest.raises(RuntimeLimitError, match="unsayable-path") as caught:
+    with pytest.raises(RuntimeLimitError, match="unsupported-path") as caught:
         NERDCTL.mount_value(Bind(path, "/x", True))
     assert caught.value.where == path
 
 
 @pytest.mark.parametrize("path", ["/a\r\nb", "/a\udcff"])
 def test_a_path_that_no_mount_says_is_named(path: str) -> None:
-    with pytest.raises(RuntimeLimitError, match="unsayable-path") as caught:
+    with pytest.raises(RuntimeLimitError, match="unsupported-path") as caught:
         mount_value(Bind(path, "/x", True))
     assert caught.value.where == path
 
@@ -334,7 +334,7 @@ def test_a_path_that_no_mount_says_is_named(path: str) -> None:
 def test_a_node_with_a_colon_is_named(program: str) -> None:
     made = planned()
     node = made.devices[0]._replace(source=HostPath("/x:y/nvidia0"))
-    with pytest.raises(RuntimeLimitError, match="unsayable-path"):
+    with pytest.raises(RuntimeLimitError, match="unsupported-path"):
         words(made._replace(devices=(node,)), begun(program), PLAIN.tree, Stage(STAGED))
     moved = made.devices[0]._replace(source=HostPath("/x/nvidia0"))
     options = words(made._replace(devices=(moved,)), begun(program), PLAIN.tree, Stage(STAGED))
@@ -465,7 +465,7 @@ def test_a_directory_is_podmans_rootfs_with_an_overlay() -> None:
 
 @pytest.mark.parametrize("path", ["/a:b", "/a,b", "/a b", '/a"b', "/a\\b", "/a\udcff"])
 def test_a_directory_that_rootfs_cannot_say_is_named(path: str) -> None:
-    with pytest.raises(RuntimeLimitError, match="unsayable-path") as caught:
+    with pytest.raises(RuntimeLimitError, match="unsupported-path") as caught:
         started(begun("podman"), "exec", path, "true")
     assert caught.value.why.startswith("--rootfs takes no path with a colon, a comma, a quote, ")
 

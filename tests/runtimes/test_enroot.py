@@ -154,7 +154,7 @@ def test_the_users_own_variable_wins() -> None:
 def test_a_value_that_enroot_would_change_is_refused(value: str) -> None:
     with pytest.raises(RuntimeLimitError) as caught:
         make(env=(EnvVar("A", "set", value, None, "cdi"),))
-    assert (caught.value.code, caught.value.where) == ("unsayable-value", "A")
+    assert (caught.value.code, caught.value.where) == ("unsupported-value", "A")
 
 
 # The hook of Enroot that brings NVIDIA's driver.

@@ -72,7 +72,7 @@ def test_the_users_own_variable_wins() -> None:
 def test_a_value_that_nspawn_refuses_is_said(value: str) -> None:
     with pytest.raises(RuntimeLimitError) as caught:
         make(env=(EnvVar("A", "set", value, None, "cdi"),))
-    assert (caught.value.code, caught.value.where) == ("unsayable-value", "A")
+    assert (caught.value.code, caught.value.where) == ("unsupported-value", "A")
 
 
 def test_colons_and_backslashes_are_escaped() -> None:

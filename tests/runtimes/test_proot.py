@@ -51,7 +51,7 @@ def test_search_paths_are_the_callers_then_ours_then_the_images() -> None:
 def test_a_path_that_proot_would_split_is_refused_and_named(path: str) -> None:
     with pytest.raises(RuntimeLimitError) as caught:
         make(staged={ICD: path})
-    assert (caught.value.code, caught.value.where) == ("unsayable-path", path)
+    assert (caught.value.code, caught.value.where) == ("unsupported-path", path)
 
 
 def test_files_that_the_caller_can_write_are_bound_only_when_that_is_accepted() -> None:

@@ -273,7 +273,7 @@ def test_a_variable_that_only_an_environment_can_lack_is_refused(exports: str, m
             format_arguments(RuntimeArguments((), unset=("A", "B")), "apptainer", quoted=quoted, exports=exports)
         error = caught.value
         assert (error.code, error.what, error.where, error.why, error.hint) == (
-            "unsayable-unset",
+            "unsupported-unset",
             "no option of apptainer keeps A out of the container",
             "",
             "the plan takes it away, and an empty value would hide every GPU",

@@ -604,7 +604,7 @@ def test_a_hostile_root_goes_through_mount_one_word_each() -> None:
 def test_a_path_that_apptainer_cannot_take_is_refused_and_named(root: str) -> None:
     with pytest.raises(RuntimeLimitError) as caught:
         words(make(root=root), start())
-    assert (caught.value.code, caught.value.exit_code) == ("unsayable-path", 6)
+    assert (caught.value.code, caught.value.exit_code) == ("unsupported-path", 6)
     assert caught.value.where.startswith(root)
 
 
@@ -614,7 +614,7 @@ def test_a_node_that_mount_would_change_is_refused_and_named(program: str) -> No
     odd = plan.devices[0]._replace(source=HostPath("/r\r\n/dev/nvidia0"))
     with pytest.raises(RuntimeLimitError) as caught:
         words(plan._replace(devices=(odd,)), start("--contain", program=program))
-    assert (caught.value.code, caught.value.where) == ("unsayable-path", odd.source)
+    assert (caught.value.code, caught.value.where) == ("unsupported-path", odd.source)
 
 
 @pytest.mark.parametrize(
@@ -717,7 +717,7 @@ def test_a_variable_that_has_to_go_is_unset_where_that_can_be_said() -> None:
     assert made.unset == ("CUDA_VISIBLE_DEVICES",)
     assert "unset CUDA_VISIBLE_DEVICES APPTAINERENV_CUDA_VISIBLE_DEVICES" in exports(made, "APPTAINER", {}).split("\n")
     for quoted in (False, True):
-        with pytest.raises(RuntimeLimitError, match="unsayable-unset") as caught:
+        with pytest.raises(RuntimeLimitError, match="unsupported-unset") as caught:
             format_arguments(made, "apptainer", quoted=quoted, exports="apptainer-env")
         assert "`--format apptainer-env`" in caught.value.hint
     environ = {"A": "1", "CUDA_VISIBLE_DEVICES": "0", "SINGULARITYENV_CUDA_VISIBLE_DEVICES": "1"}

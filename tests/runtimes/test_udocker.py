@@ -67,13 +67,13 @@ def test_a_path_that_udocker_would_split_is_refused_and_named(path: str) -> None
     mounts = (made.mounts[0]._replace(source=HostPath(path)),)
     with pytest.raises(RuntimeLimitError) as caught:
         UDOCKER.arguments(made._replace(mounts=mounts), start_by("udocker"))
-    assert (caught.value.code, caught.value.where) == ("unsayable-path", path)
+    assert (caught.value.code, caught.value.where) == ("unsupported-path", path)
 
 
 def test_a_value_that_udocker_would_change_is_refused() -> None:
     with pytest.raises(RuntimeLimitError) as caught:
         make(env=(EnvVar("A", "set", " x", None, "cdi"),))
-    assert (caught.value.code, caught.value.where) == ("unsayable-value", "A")
+    assert (caught.value.code, caught.value.where) == ("unsupported-value", "A")
 
 
 def test_the_callers_variables_stay_outside_unless_the_user_says_otherwise() -> None:

@@ -32,7 +32,7 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
     *staged* has the paths of generated files. *hook* is the path of nvidia-cdi-hook on the host: it adds the directory
     of the libraries to the container's ld cache.
     Errors: `RuntimeLimitError`: `cdi-kinds` for a plan of several vendors, or of one that has no kind;
-    `unsayable-path` for a path that is not UTF-8, `unsayable-value` for such a variable.
+    `unsupported-path` for a path that is not UTF-8, `unsupported-value` for such a variable.
     """
     vendor = _vendor_of(plan)
     if not plan.drivers:
@@ -114,7 +114,7 @@ def _text(spec: dict[str, Any]) -> str:
 
 
 def _need_utf8(value: Any) -> None:
-    """Errors: `RuntimeLimitError` (code `unsayable-path`): no escape of JSON stands for a byte that is not UTF-8."""
+    """Errors: `RuntimeLimitError` (code `unsupported-path`): no escape of JSON stands for a byte that is not UTF-8."""
     if isinstance(value, str) and not is_utf8(value):
         raise unsupported_path(value, _NOT_UTF8, document="a CDI spec")
     for member in value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ():

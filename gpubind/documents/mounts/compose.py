@@ -20,7 +20,7 @@ _WHAT = "a Compose file"
 def render_compose(plan: Plan, staged: Mapping[ContainerPath, HostPath]) -> str:
     """Return *plan* as the service `gpubind`, with its generated files where they are *staged*.
 
-    Errors: `RuntimeLimitError` (codes `unsayable-path`, `unsayable-value`).
+    Errors: `RuntimeLimitError` (codes `unsupported-path`, `unsupported-value`).
     """
     edits = mount_edits(plan, staged, _WHAT)
     if not plan.drivers:  # a service without a key is null, which Compose refuses

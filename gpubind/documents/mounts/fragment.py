@@ -27,7 +27,7 @@ def mount_edits(plan: Plan, staged: Mapping[ContainerPath, HostPath], title: str
     """Return the edits of *plan* for a document of mounts, called *title*, with the variables of `context_free_env`.
 
     These runtimes create every mount point.
-    Errors: `RuntimeLimitError` (codes `unsayable-path`, `unsayable-value`).
+    Errors: `RuntimeLimitError` (codes `unsupported-path`, `unsupported-value`).
     """
     edits = make_edits(plan, staged)
     for bind in edits.binds:
@@ -69,14 +69,14 @@ def groups_of(edits: Edits) -> tuple[int, ...]:
 
 
 def require_supported_path(path: str, title: str) -> None:
-    """Errors: `RuntimeLimitError` (code `unsayable-path`) for a *path* that a document, called *title*, cannot hold."""
+    """Errors: `RuntimeLimitError` (code `unsupported-path`) for a *path* that a document (*title*) cannot hold."""
     why = _unsupported_reason(path)
     if why:
         raise unsupported_path(path, why, document=title)
 
 
 def require_supported_value(name: str, value: str, title: str) -> None:
-    """Errors: `RuntimeLimitError` (code `unsayable-value`) for a value that a document, called *title*, cannot hold."""
+    """Errors: `RuntimeLimitError` (code `unsupported-value`) for a value that a document (*title*) cannot hold."""
     why = _unsupported_reason(value) or _unsupported_reason(name)
     if why:
         raise unsupported_value(name, why, document=title)

@@ -26,8 +26,8 @@ _NOTE = (
 def render_kubernetes(plan: Plan, staged: Mapping[ContainerPath, HostPath]) -> str:
     """Return *plan* as a pod with the container `gpubind`, without its image, with the paths of *staged* files.
 
-    A file that is mounted several times is one volume. Errors: `RuntimeLimitError` (codes `unsayable-path`,
-    `unsayable-value`).
+    A file that is mounted several times is one volume. Errors: `RuntimeLimitError` (codes `unsupported-path`,
+    `unsupported-value`).
     """
     edits = mount_edits(plan, staged, _WHAT)
     types = {mount.target: _TYPES.get(mount.kind, "File") for mount in plan.mounts}

@@ -229,7 +229,7 @@ def _library_path_last(
 
 
 def env_value(name: str, value: str) -> str:
-    """Return the value of an --env option. Errors: `RuntimeLimitError` (code `unsayable-value`)."""
+    """Return the value of an --env option. Errors: `RuntimeLimitError` (code `unsupported-value`)."""
     option_value = format_map(name, value)
     why = "it has a carriage return before a newline, which --env changes" if option_value is None else ""
     if not is_utf8(value):

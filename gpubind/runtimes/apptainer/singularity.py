@@ -157,7 +157,7 @@ class Singularity(Apptainer):
 
 
 def _require_supported_path(bind: Bind, start: Start) -> Bind:
-    """Return *bind*. Errors: `RuntimeLimitError` (code `unsayable-path`) if no argument can express it."""
+    """Return *bind*. Errors: `RuntimeLimitError` (code `unsupported-path`) if no argument can express it."""
     why = None
     if not is_utf8(bind.source + bind.target):
         why = "it is not UTF-8, and this program hands paths on as JSON"

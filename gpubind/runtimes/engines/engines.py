@@ -150,7 +150,7 @@ class Docker(Runtime):
         return args
 
     def mount_value(self, bind: Bind) -> str:
-        """Return a --mount value. Errors: `RuntimeLimitError` (code `unsayable-path`)."""
+        """Return a --mount value. Errors: `RuntimeLimitError` (code `unsupported-path`)."""
         return mount_value(bind)
 
     unset_option = "--env"
@@ -293,7 +293,7 @@ def _outlives(plan: Plan, severity: Severity) -> Finding:
 def mount_value(bind: Bind) -> str:
     """Return a --mount value: a record of comma-separated fields, in which quotes protect nearly any path.
 
-    Errors: `RuntimeLimitError` (code `unsayable-path`).
+    Errors: `RuntimeLimitError` (code `unsupported-path`).
     """
     for path in (bind.source, bind.target):
         why = None
@@ -311,7 +311,7 @@ def _mount_fields(bind: Bind) -> list[str]:
 
 
 def _device_args(node: DeviceNode, start: Start) -> list[str]:
-    """Return the option for *node*, unless the user provides it. Errors: `RuntimeLimitError` (`unsayable-path`)."""
+    """Return the option for *node*, unless the user provides it. Errors: `RuntimeLimitError` (`unsupported-path`)."""
     if not is_utf8(node.source) or ":" in node.source + node.target:
         why = "--device takes no path with a colon, and none that is not UTF-8"
         raise unsupported_path(node.source, why, _PLAINER_PATH_HINT)

@@ -71,7 +71,7 @@ def user_mounts(start: Start) -> tuple[UserBind, ...]:
 def environment(plan: Plan, start: Start) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
     """Return the variables for the options, sorted by name, and the names of the image's variables to be removed.
 
-    Errors: `RuntimeLimitError`: code `image-needed` if a value adds to an unknown one, `unsayable-value`.
+    Errors: `RuntimeLimitError`: code `image-needed` if a value adds to an unknown one, `unsupported-value`.
     """
     operations = [
         operation for operation in plan.env if not start.user.has_unread_env_files or is_added_to(plan, operation.name)

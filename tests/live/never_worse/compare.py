@@ -46,7 +46,7 @@ BOOKKEEPING = re.compile(
 """Variables by which the runtime and the shell keep their books."""
 RUNTIMES_OWN = re.compile(r"(APPTAINER|SINGULARITY)_|(PS1|PROMPT_COMMAND|USER_PATH)$")
 """What Apptainer alone sets: nothing that another runtime has to give."""
-REFUSALS = ("error: not-raw: ", "error: unsayable-unset: ", "error: unsayable-path: ", "error: unsayable-value: ")
+REFUSALS = ("error: not-raw: ", "error: unsupported-unset: ", "error: unsupported-path: ", "error: unsupported-value: ")
 """How `plan` says before the start that a form cannot say this plan."""
 MATTERING = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
 """Names that programs open to use a GPU."""
