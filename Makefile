@@ -38,6 +38,7 @@ test: $(VENV)/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/codespell gpubind docs etc contrib packaging benchmarks *.md
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
 live: $(VENV)/installed-test
