@@ -32,7 +32,7 @@ def suggestion(args: Sequence[str]) -> str:
 
 def _insert_command(args: Args) -> Args:
     """Move the command before the options, or insert the one that takes such arguments."""
-    from gpubind.runtimes.cmdline.programs import PROGRAMS
+    from gpubind.runtimes import PROGRAMS
 
     first = args[0]
     if first in ("-v", "version"):

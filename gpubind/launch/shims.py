@@ -21,7 +21,7 @@ from gpubind.machine.listener import mark_uncacheable
 from gpubind.machine.regular import read_beginning
 from gpubind.machine.trust import is_trusted_path
 from gpubind.machine.writing import replace
-from gpubind.runtimes.cmdline.programs import PROGRAMS
+from gpubind.runtimes import PROGRAMS
 
 _HEAD = b"#!/bin/sh\n# Made by `gpubind install-shims`, which also removes it: "
 

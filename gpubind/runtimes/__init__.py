@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from gpubind.errors import UsageError, suggest_known
 from gpubind.frozen import NamedTuple
 
 if TYPE_CHECKING:
+    from gpubind.runtimes.cmdline.programs import RuntimeProgram
     from gpubind.runtimes.runtime import Runtime
 
 __all__ = [
@@ -16,6 +18,7 @@ __all__ = [
     "DOCUMENT_FORMATS",
     "ENV_RUNTIMES",
     "PLAN_FORMATS",
+    "PROGRAMS",
     "RUNTIMES",
     "WRAPPED",
     "format_fits_runtime",
@@ -51,18 +54,15 @@ _RUNTIMES_BY_NAME = {
 }
 
 
-class _Runtimes(Mapping[str, "Runtime"]):
-    """The runtimes of *rows* by name. The module of a runtime is imported at its first use."""
+class _Table(Mapping[str, Any]):
+    """The constants of modules in *rows*, by name. A module is imported at the first use of its row."""
 
     def __init__(self, rows: Mapping[str, RuntimeEntry]) -> None:
         self._rows = rows
 
-    def __getitem__(self, name: str) -> Runtime:
-        from importlib import import_module
-
+    def __getitem__(self, name: str) -> Any:
         module = import_module(f"{__name__}.{self._rows[name].module}")
-        record: Runtime = getattr(module, name.replace("-", "_").upper())
-        return record
+        return getattr(module, name.replace("-", "_").upper())
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)
@@ -71,10 +71,22 @@ class _Runtimes(Mapping[str, "Runtime"]):
         return len(self._rows)
 
 
-RUNTIMES: Mapping[str, Runtime] = _Runtimes(_RUNTIMES_BY_NAME)
+class _Programs(_Table):
+    def __getitem__(self, name: str) -> RuntimeProgram:
+        record = super().__getitem__(name)
+        return record.program if name in WRAPPED else record  # type: ignore[no-any-return]
+
+
+RUNTIMES: Mapping[str, Runtime] = _Table(_RUNTIMES_BY_NAME)
 """The values of `--backend`, in the order in which `--backend auto` tries them."""
-WRAPPED: Mapping[str, Runtime] = _Runtimes({**_RUNTIMES_BY_NAME, "nerdctl": RuntimeEntry("engines.engines")})
+_WRAPPED_ROWS = {**_RUNTIMES_BY_NAME, "nerdctl": RuntimeEntry("engines.engines")}
+WRAPPED: Mapping[str, Runtime] = _Table(_WRAPPED_ROWS)
 """`RUNTIMES`, and one that only `wrap` starts, because gpubind does not read its image store."""
+_OTHER_ROWS = dict.fromkeys(
+    ("nvidia-docker", "docker-compose", "podman-compose", "buildah"), RuntimeEntry("engines.programs")
+)
+PROGRAMS: Mapping[str, RuntimeProgram] = _Programs({**_WRAPPED_ROWS, **_OTHER_ROWS})
+"""The command lines that `wrap` parses: those of `WRAPPED`, and of other programs."""
 DOCUMENT_FORMATS = tuple(dict.fromkeys(document for row in _RUNTIMES_BY_NAME.values() for document in row.documents))
 """The formats that are documents, which outlive the command."""
 PLAN_FORMATS = (

@@ -27,8 +27,8 @@ from gpubind.loader.namespace import UserBind, UserMounts
 from gpubind.model import ContainerPath, DeviceNode, HostPath, Mount, Plan
 from gpubind.model.arch import ARCHITECTURES
 from gpubind.planner.placement import GPUBIND_LAYOUT, Layout, cdi_layout
-from gpubind.runtimes.cmdline.programs import PROGRAMS
-from gpubind.runtimes.cmdline.reader import ParsedCommandLine
+from gpubind.runtimes.cmdline.programs import ALL_ACTIONS, RuntimeProgram, StartSubcommand
+from gpubind.runtimes.cmdline.reader import GETOPT, GO_FLAG, OptionParser, ParsedCommandLine
 from gpubind.runtimes.edits import Bind, RuntimeArguments, is_utf8, make_edits
 from gpubind.runtimes.environment import BaseEnvironment, compose, set_variables
 from gpubind.runtimes.runtime import (
@@ -57,6 +57,36 @@ HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 _MIG_MANAGERS = ("/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-caps/nvidia-cap2")
 """The nodes to configure and to monitor MIG. Source: /proc/driver/nvidia-caps/mig-minors."""
 
+_CRUN = "cgroup-manager= debug log= log-format= log-level= root= rootless= systemd-cgroup version/vV help/? usage"
+_CRUN_CREATE = """
+    bundle/b= config/f= console-socket= help/? no-new-keyring no-pivot no-subreaper pid-file= preserve-fds= usage
+"""
+_CRUN_EXEC = """
+    apparmor= cap/c= cgroup= console-socket= cwd= detach/d env/e= no-new-privs pid-file= preserve-fds= process/p=
+    process-label= tty/t? user/u= help/? usage
+"""
+_RUNC = "criu= debug help/h log= log-format= root= rootless= systemd-cgroup version/v"
+_RUNC_CREATE = "bundle/b= console-socket= help/h no-new-keyring no-pivot pid-file= preserve-fds="
+_RUNC_EXEC = """
+    additional-gids/g= apparmor= cap/c= cgroup= console-socket= cwd= detach/d env/e= help/h ignore-paused no-new-privs
+    pid-file= preserve-fds= process/p= process-label= tty/t user/u=
+"""
+
+
+def _program(parser: OptionParser, options: str, create: str, only_run: str, joined: str) -> RuntimeProgram:
+    starts: dict[tuple[str, ...], StartSubcommand] = {
+        ("run",): StartSubcommand(f"{create} {only_run}", "bundle", actions=ALL_ACTIONS),
+        ("create",): StartSubcommand(create, "bundle"),
+        ("exec",): StartSubcommand(joined, "joined"),
+    }
+    return RuntimeProgram(parser, starts, options)
+
+
+_PROGRAMS = {
+    "crun": _program(GETOPT, _CRUN, _CRUN_CREATE, "detach/d keep", _CRUN_EXEC),
+    "runc": _program(GO_FLAG, _RUNC, _RUNC_CREATE, "detach/d keep no-subreaper", _RUNC_EXEC),
+}
+
 
 class BundleRuntime(Runtime):
     image_forms = ("bundle",)
@@ -67,6 +97,7 @@ class BundleRuntime(Runtime):
 
     def __init__(self, name: str) -> None:
         self.name = self.title = name
+        self.program = _PROGRAMS[name]
         self.image_hint = (
             f"a bundle is a directory with a config.json: `{name} spec` writes one, "
             "root.path names the image's directory"
@@ -148,12 +179,11 @@ class BundleRuntime(Runtime):
         return UserMounts(binds, (), ContainerPath(bundle.working_directory))
 
     def parse_user_options(self, arguments: Sequence[str]) -> ParsedCommandLine:
-        program = PROGRAMS[self.name]
-        return program.read(arguments, program.options)
+        return self.program.read(arguments, self.program.options)
 
     def _split(self, arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the user's arguments that belong before `run`, then those that belong after it."""
-        of_run = {option.name for option in PROGRAMS[self.name].start().option_table.names.values()} - {"bundle"}
+        of_run = {option.name for option in self.program.start().option_table.names.values()} - {"bundle"}
         after: dict[int, str] = {}
         for option in self.parse_user_options(arguments).options:
             if option.name in of_run:

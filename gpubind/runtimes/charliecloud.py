@@ -20,7 +20,8 @@ from gpubind.files import Tree
 from gpubind.loader.namespace import UserMounts
 from gpubind.model import ContainerPath, HostPath, Missing, Mount, Plan
 from gpubind.model.environ import changed
-from gpubind.runtimes.cmdline.reader import UserOptionValues
+from gpubind.runtimes.cmdline.programs import ALL_ACTIONS, RuntimeProgram, StartSubcommand
+from gpubind.runtimes.cmdline.reader import GETOPT_PERMUTING, UserOptionValues
 from gpubind.runtimes.cmdline.values import parse_assignment
 from gpubind.runtimes.edits import (
     HOST_DIRECTORIES,
@@ -57,10 +58,21 @@ _IMAGE_ENV_FILE = "/ch/environment"
 """The variables of an image of Charliecloud, applied on the user's request: `NAME=VALUE` on each line."""
 GPUBIND_DIRECTORY = ContainerPath("/.gpubind")
 
+_OPTIONS = """
+    bind/b= cd/c= cdi/d? cdi-dirs= ch-ssh env-no-expand feature= gid/g= home join/j join-ct= join-pid= join-tag=
+    mount/m= no-home no-passwd private-tmp/t quiet/q seccomp set-env? set-env0? storage/s= test= uid/u= unsafe
+    unset-env= verbose/v version/V warnings= write/w write-fake/W? help/? usage
+"""
+
 
 class Charliecloud(Runtime):
     name = "ch-run"
     title = "Charliecloud"
+    program = RuntimeProgram(
+        GETOPT_PERMUTING,
+        {(): StartSubcommand(_OPTIONS, needs_command=True, actions=ALL_ACTIONS)},
+        family="ch-run",
+    )
     image_forms = ("directory",)
     image_hint = "a directory: `ch-convert IMAGE DIR` makes one of what Charliecloud has"
     limits = RuntimeLimits(

@@ -22,7 +22,8 @@ from gpubind.model import ContainerPath, HostPath, Mount, Plan
 from gpubind.model.environ import changed
 from gpubind.planner.placement import GPUBIND_LAYOUT, Layout
 from gpubind.runtimes import enroot_files
-from gpubind.runtimes.cmdline.reader import UserOptionValues
+from gpubind.runtimes.cmdline.programs import ALL_ACTIONS, RuntimeProgram, StartSubcommand
+from gpubind.runtimes.cmdline.reader import WHOLE, UserOptionValues
 from gpubind.runtimes.edits import (
     RuntimeArguments,
     binds_at_same_path,
@@ -47,10 +48,19 @@ GPUBIND_TMPFS = f"tmpfs:{GPUBIND_DIRECTORY}:tmpfs:x-create=dir,nosuid,nodev,noex
 _HOST_DIRECTORIES = ("/dev", "/proc", "/sys")
 """Directories of the host that every container has; /dev only if it is not restricted."""
 
+_START_OPTIONS = "conf/c= env/e= help/h ipc mount/m= net pid rc= root/r rw/w uts"
+
 
 class Enroot(Runtime):
     name = "enroot"
     title = "Enroot"
+    program = RuntimeProgram(
+        WHOLE,
+        {
+            ("start",): StartSubcommand(_START_OPTIONS, actions=ALL_ACTIONS),
+            ("exec",): StartSubcommand("env/e= help/h", "joined"),
+        },
+    )
     image_forms = ("squashfs", "container")
     image_hint = "`enroot create --name NAME IMAGE.sqsh` makes a container of an image; then give NAME"
     limits = RuntimeLimits(no_namespace_message="it will say `enroot-nsenter: failed to create user namespace`")

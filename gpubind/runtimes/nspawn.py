@@ -17,6 +17,8 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.loader.namespace import UserBind, UserMounts
 from gpubind.model import Plan
+from gpubind.runtimes.cmdline import reader
+from gpubind.runtimes.cmdline.programs import ALL_ACTIONS, RuntimeProgram, StartSubcommand
 from gpubind.runtimes.edits import RuntimeArguments, make_base_mounts, make_edits, parse_user_binds, unsupported_value
 from gpubind.runtimes.environment import PROGRAM_VARIABLES, BaseEnvironment, compose, library_path, set_variables
 from gpubind.runtimes.runtime import NO_STAGE, Command, Runtime, RuntimeLimits, Stage, Start, StartCall
@@ -26,10 +28,27 @@ _AUTOPIPE_VERSION = (256,)
 _REFUSED_VALUE = re.compile(r"[\ud800-\udfff\x00-\x08\x0b-\x1f\x7f]")
 """The characters that nspawn refuses in a variable: control characters, and bytes that are not UTF-8."""
 
+_OPTIONS = """
+    ambient-capability= as-pid2/a background= bind= bind-ro= bind-user= bind-user-shell= boot/b capability= chdir=
+    console= cpu-affinity= directory/D= drop-capability= ephemeral/x help/h hostname= image-policy= image/i=
+    inaccessible= keep-unit kill-signal= link-journal= load-credential= machine/M= network-bridge= network-interface=
+    network-ipvlan= network-macvlan= network-namespace-path= network-veth-extra= network-veth/n network-zone=
+    no-new-privileges= no-pager notify-ready= oci-bundle= oom-score-adjust= overlay-ro= overlay= personality= pipe/P
+    pivot-root= port/p= private-network private-users-chown private-users-ownership= private-users? property= quiet/q
+    read-only register= resolv-conf= rlimit= root-hash-sig= root-hash= selinux-apifs-context/L= selinux-context/Z=
+    set-credential= setenv/E= settings= share-system slice/S= suppress-sync= system-call-filter= template= timezone=
+    tmpfs= user/u= uuid= verity-data= version volatile? /U /j
+"""
+
 
 class Nspawn(Runtime):
     name = "systemd-nspawn"
     title = "systemd-nspawn"
+    program = RuntimeProgram(
+        reader.GETOPT,
+        {(): StartSubcommand(_OPTIONS, "rootfs", actions=ALL_ACTIONS)},
+        root_of=lambda line: line.last("directory", "image", "oci-bundle"),
+    )
     image_forms = ("directory",)
     image_hint = "unpack it, or use --backend apptainer"
     limits = RuntimeLimits(hides_missing_command=True)

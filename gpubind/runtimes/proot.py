@@ -14,6 +14,8 @@ from typing import Optional
 from gpubind.loader.namespace import UserMounts
 from gpubind.model import HostPath, Mount, Plan
 from gpubind.model.environ import changed
+from gpubind.runtimes.cmdline import reader
+from gpubind.runtimes.cmdline.programs import ALL_ACTIONS, RuntimeProgram, StartSubcommand
 from gpubind.runtimes.edits import (
     HOST_DIRECTORIES,
     RuntimeArguments,
@@ -40,10 +42,20 @@ from gpubind.runtimes.runtime import (
 
 HOST_FILES = ("/etc/hosts", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/localtime")
 
+_OPTIONS = """
+    about|version/V bind|mount/bm= change-id/i= help|usage/h kernel-release/k= qemu/q= cwd|pwd/w= root-id/0 rootfs/r=
+    verbose/v= /R= /S=
+"""
+
 
 class Proot(Runtime):
     name = "proot"
     title = "PRoot"
+    program = RuntimeProgram(
+        reader.PROOT,
+        {(): StartSubcommand(_OPTIONS, "rootfs", actions=ALL_ACTIONS)},
+        root_of=lambda line: line.last("rootfs", "R", "S") or "/",
+    )
     image_forms = ("directory",)
     image_hint = "unpack it: `apptainer build --sandbox DIR IMAGE`, or use --backend apptainer"
     limits = RuntimeLimits(no_read_only_bind=True, hides_missing_command=True)

@@ -15,7 +15,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.model import ContainerPath, Finding, HostPath, Plan, Severity, Vendor, finding, with_count
 from gpubind.planner.placement import GPUBIND_LAYOUT, Layout
-from gpubind.runtimes.cmdline.programs import PROGRAMS, Action
+from gpubind.runtimes.cmdline.programs import Action, RuntimeProgram
 from gpubind.runtimes.cmdline.reader import ParsedCommandLine, UserOptionValues
 from gpubind.runtimes.cmdline.values import parse_assignment
 from gpubind.runtimes.edits import Edits, RuntimeArguments, vendor_of
@@ -255,6 +255,8 @@ class Runtime(ABC):
     """Its value of --backend, and the name of its program."""
     title: str
     """Its name in messages."""
+    program: RuntimeProgram
+    """Its command line."""
     image_forms: tuple[ImageForm, ...]
     """The forms of image that it starts, for `--backend auto` and in messages."""
     can_pull = False
@@ -311,7 +313,7 @@ class Runtime(ABC):
 
     def parse_user_options(self, arguments: Sequence[str]) -> ParsedCommandLine:
         """Parse the user's *arguments* by the rules of the runtime's program."""
-        return PROGRAMS[self.name].read(arguments)
+        return self.program.read(arguments)
 
     def parse_env_option(self, text: str, environ: Mapping[str, str]) -> Mapping[str, str]:
         """Return the variables that *text*, a value of `env_option`, sets in a container of a caller with *environ*."""

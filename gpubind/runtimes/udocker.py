@@ -15,6 +15,8 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.model import Finding, Plan, finding
 from gpubind.model.arch import ARCHITECTURES
 from gpubind.planner.placement import Layout, cdi_layout
+from gpubind.runtimes.cmdline import reader
+from gpubind.runtimes.cmdline.programs import ALL_ACTIONS, RuntimeProgram, StartSubcommand
 from gpubind.runtimes.edits import (
     Edits,
     RuntimeArguments,
@@ -33,10 +35,18 @@ _MODE_VARIABLE = "UDOCKER_DEFAULT_EXECUTION_MODE"
 _PROOT_VARIABLE = "UDOCKER_USE_PROOT_EXECUTABLE"
 """The PRoot of the P modes: `UDOCKER` for that of udocker's tools, empty for that in PATH."""
 
+_OPTIONS = "allow-root config= debug/D help/h insecure quiet/q repo= version/V"
+_RUN_OPTIONS = """
+    bindhome containerauth cpuset-cpus= device= dns= dns-search= dri entrypoint= env/e= env-file= help hostauth hostenv
+    httpproxy= index= kernel= location= name= netcoop nobanner nometa nosysdirs novol= platform= publish-all/P
+    publish/p= pull= registry= rm user/u= volume/v= volumes-from= workdir/w= /i /t /a
+"""
+
 
 class Udocker(Runtime):
     name = "udocker"
     title = "udocker"
+    program = RuntimeProgram(reader.UDOCKER, {("run",): StartSubcommand(_RUN_OPTIONS, actions=ALL_ACTIONS)}, _OPTIONS)
     image_forms = ("reference",)
     can_pull = True
     image_hint = "`udocker create --name=NAME IMAGE` makes a container of it; then give NAME"

@@ -53,8 +53,8 @@ def test_each_command_line_prints_what_the_page_shows(tmp_path: Path) -> None:
 
 def test_the_page_has_a_recipe_for_each_program_that_gpubind_does_not_start() -> None:
     sections = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n)+)", PAGE.read_text(), re.MULTILINE))
-    add = "docs/paste.md: add the section `{}`; PASTED of gpubind/runtimes/cmdline/programs.py has it"
-    remove = "gpubind/runtimes/cmdline/programs.py: add `{}` to PASTED, or remove its section in docs/paste.md"
+    add = "docs/paste.md: add the section `{}`; PASTE_ONLY of gpubind/runtimes/cmdline/programs.py has it"
+    remove = "gpubind/runtimes/cmdline/programs.py: add `{}` to PASTE_ONLY, or remove its section in docs/paste.md"
     assert_listed(map(str.lower, sections), PASTE_ONLY, add=add, remove=remove)
     for text in sections.values():
         assert RECIPE.search(text)

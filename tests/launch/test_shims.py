@@ -15,7 +15,7 @@ import gpubind
 from gpubind.launch.execute import this_package, this_program
 from gpubind.launch.wrap.passing import WITH_GPU_FLAGS
 from gpubind.launch.wrap.unread import _STARTS
-from gpubind.runtimes.cmdline.programs import PROGRAMS
+from gpubind.runtimes import PROGRAMS
 from tests.launch.wrap.test_command_lines import wrapped_cases
 
 RECORDER = """#!/bin/sh

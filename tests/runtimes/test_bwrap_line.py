@@ -11,8 +11,8 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.image.facts import Image
 from gpubind.model import ContainerPath, EnvVar, HostPath, Request
 from gpubind.planner.placement import GPUBIND_LAYOUT
+from gpubind.runtimes import PROGRAMS
 from gpubind.runtimes.bubblewrap.root import REBUILD_LIMIT, arguments_in_line
-from gpubind.runtimes.cmdline.programs import PROGRAMS
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image
 from tests.support.starts import stage_of, start_by

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from gpubind.errors import UsageError
 from gpubind.launch.wrap.command import WrappedCommand, parse_command, split_options, user_options
-from gpubind.runtimes import WRAPPED
-from gpubind.runtimes.cmdline.programs import PROGRAMS, StartSubcommand
+from gpubind.runtimes import PROGRAMS, WRAPPED
+from gpubind.runtimes.cmdline.programs import StartSubcommand
 from gpubind.runtimes.cmdline.reader import ParseFailure
 from gpubind.runtimes.cmdline.values import parse_list, parse_map
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpubind.launch.wrap import prefix
+from gpubind.runtimes import PROGRAMS
 from gpubind.runtimes.cmdline import programs, reader
-from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import PFLAG, ParsedCommandLine, ParseFailure, parse_option_table, parse_options
 from gpubind.runtimes.cmdline.values import (
     format_map,
@@ -17,7 +18,7 @@ from gpubind.runtimes.cmdline.values import (
     parse_map,
     parse_mount,
 )
-from tests.support.golden import GOLDEN, assert_golden, assert_listed
+from tests.support.golden import GOLDEN, assert_golden
 
 KNOWN = parse_option_table("clean/e contain/c bind/B= pwd= no-mount= env=")
 
@@ -128,18 +129,28 @@ def test_every_word_is_an_option_a_value_or_the_rest(words: list[str]) -> None:
     assert words[len(words) - len(left) :] == left
 
 
-@pytest.mark.parametrize("name", programs._texts())
+OPTIONS = {
+    **prefix._texts(),
+    **{name: program.options for name, program in PROGRAMS.items()},
+    **{
+        f"{name} {' '.join(words)}": start.options
+        for name, program in PROGRAMS.items()
+        for words, start in program.subcommands.items()
+    },
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
 def test_no_table_has_an_option_twice(name: str) -> None:
-    known = programs.read_option_table(name)
-    count = len(programs._texts()[name].replace("|", " ").split())
+    known = parse_option_table(OPTIONS[name])
+    count = len(OPTIONS[name].replace("|", " ").split())
     unnamed = [option for option in known.letters.values() if option.name not in known.names]
     assert count == len(known.names) + len({option.name for option in unnamed})
 
 
-def test_every_program_and_subcommand_has_a_table() -> None:
-    starts = (start for program in PROGRAMS.values() for start in program.subcommands.values())
-    named = {*(start.options for start in starts), *(program.options for program in PROGRAMS.values())}
-    assert_listed(programs._texts(), sorted(named - {""}), add="gpubind/model/data/options.txt: add the table `{}`")
+def test_every_subcommand_has_options() -> None:
+    for program in PROGRAMS.values():
+        assert all(start.option_table.names for start in program.subcommands.values())
 
 
 ROWS = parse_option_table("flag/fF value/v= alias|other= pair/p=2 maybe/m? amb-one amb-two= /x /y= adjustment=")
@@ -173,11 +184,12 @@ def test_what_each_program_reads_is_recorded() -> None:
     text = ""
     for name, program in PROGRAMS.items():
         parser = next(each for each, value in PARSERS.items() if value == program.reader)
-        text += f"# {name}: {parser}, family `{program.family}`, root {program.default_root}, {program.option_files}\n"
+        root = program.root_of(program.read(())) if () in program.subcommands else None
+        text += f"# {name}: {parser}, family `{program.family}`, root {root}, {program.option_files}\n"
         text += f"starts {program.start_subcommands}, by flag {program.requests_gpus_by_flag}\n"
         text += f"  its own: {' '.join(program.option_table.names)}\n"
         for words, start in program.subcommands.items():
-            text += f"  {' '.join(words)}: {start}\n"
+            text += f"  {' '.join(words)}: {start._replace(options=' '.join(sorted(start.option_table.names)))}\n"
     text += "".join(f"{name}: {hint}\n" for name, hint in programs.UNSUPPORTED_PROGRAMS.items())
     assert_golden(GOLDEN / "programs.txt", text)
 

@@ -21,7 +21,7 @@ from gpubind.formats.archive.bundle import parse_bundle
 from gpubind.model import ContainerPath, DeviceNode, EnvVar, Finding, HostPath, Plan, Request
 from gpubind.planner.placement import Layout
 from gpubind.runtimes import ARGUMENT_FORMATS, PLAN_FORMATS, WRAPPED
-from gpubind.runtimes.cmdline.programs import Action
+from gpubind.runtimes.cmdline.programs import Action, RuntimeProgram
 from gpubind.runtimes.edits import RuntimeArguments
 from gpubind.runtimes.runtime import PreparedStart, Runtime, Stage, Start, StartCall
 from tests.support.driver import host, kernel, rhel
@@ -508,9 +508,15 @@ def format_lines(prepared: PreparedStart) -> Iterator[str]:
 
 
 def attributes_of(runtime: Runtime) -> Iterator[str]:
+    """The attributes of *runtime*, without its command line, which test_reader.py records."""
     fields = {**{name: value for each in reversed(type(runtime).__mro__) for name, value in vars(each).items()}}
     for name, value in sorted({**fields, **vars(runtime)}.items()):
-        if not name.startswith("_") and not callable(value) and not isinstance(value, (staticmethod, property)):
+        if (
+            not name.startswith("_")
+            and not isinstance(value, RuntimeProgram)
+            and not callable(value)
+            and not isinstance(value, (staticmethod, property))
+        ):
             if isinstance(value, tuple) and hasattr(value, "_asdict"):
                 yield from (f"{name}.{field} = {part!r}" for field, part in value._asdict().items())
             else:

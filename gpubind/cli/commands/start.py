@@ -63,7 +63,7 @@ def _need_image(args: tuple[str, ...], *, is_verbose: bool) -> None:
     """Errors: `UsageError` for a runtime's command line, or a volume, in place of the image."""
     image = args[0]
     if args[1:2] in (("exec",), ("run",), ("shell",)) and not lexists(image):
-        from gpubind.runtimes.cmdline.programs import PROGRAMS
+        from gpubind.runtimes import PROGRAMS
 
         if image in PROGRAMS:
             from gpubind.cli.suggestions import suggestion

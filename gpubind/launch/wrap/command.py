@@ -16,14 +16,8 @@ from gpubind.errors import UsageError
 from gpubind.frozen import NamedTuple
 from gpubind.launch.wrap import gpus
 from gpubind.launch.wrap.prefix import HINT, Prefix, read_prefix
-from gpubind.runtimes.cmdline.programs import (
-    BWRAP_BINDS,
-    PROGRAMS,
-    UNSUPPORTED_PROGRAMS,
-    RuntimeProgram,
-    StartSubcommand,
-    read_option_table,
-)
+from gpubind.runtimes import PROGRAMS
+from gpubind.runtimes.cmdline.programs import UNSUPPORTED_PROGRAMS, RuntimeProgram, StartSubcommand
 from gpubind.runtimes.cmdline.reader import (
     GETOPT,
     GETOPT_PERMUTING,
@@ -32,6 +26,7 @@ from gpubind.runtimes.cmdline.reader import (
     ParsedOption,
     ParseFailure,
     argument_location,
+    parse_option_table,
     parse_options,
 )
 from gpubind.runtimes.cmdline.values import parse_bool
@@ -147,9 +142,9 @@ def parse_command(
         return None
     if start.operands == "joined":
         return None
-    wrapped = _started(prefixes, at, subcommand, head, line, start)
+    wrapped = _started(prefixes, at, subcommand, head, line, program)
     request = _request(wrapped, program, line, environ, site)
-    is_host = start.operands == "rootfs" and (program.default_root if wrapped.image is None else wrapped.image) == "/"
+    is_host = start.operands == "rootfs" and wrapped.image == "/"
     if request is None or is_host or str(wrapped.image).startswith("instance://"):
         return None
     try:
@@ -309,7 +304,7 @@ def _read_on(
         return parse_options(program.reader._replace(permutes=False), program.option_table, argv, at)
     # docker exec has no --gpus; the user's intention is clear.
     is_joined = start.operands == "joined"
-    option_table = read_option_table(start.options, program.start("run").options) if is_joined else start.option_table
+    option_table = parse_option_table(start.options, program.start("run").options) if is_joined else start.option_table
     return parse_options(program.reader, option_table, argv, at)
 
 
@@ -345,8 +340,9 @@ def _started(
     subcommand: tuple[str, ...],
     head: ParsedCommandLine,
     line: ParsedCommandLine,
-    start: StartSubcommand,
+    program: RuntimeProgram,
 ) -> WrappedCommand:
+    start = program.subcommands[subcommand]
     argv, others = line.argv, list(line.operand_indexes)
     image, image_at, name = None, None, None
     if start.operands in ("image", "instance") and others:
@@ -355,7 +351,7 @@ def _started(
     elif start.operands == "bundle":
         image = line.last("bundle") or "."
     elif start.operands == "rootfs":
-        image = _rootfs(line)
+        image = program.root_of(line)
     if start.operands in ("instance", "bundle") and others:
         name = argv[others.pop(0)]
     runtime = basename(argv[at])
@@ -374,25 +370,6 @@ def _started(
         line.insert_index,
         gpus.GpuRequest(),
     )
-
-
-def _rootfs(line: ParsedCommandLine) -> Optional[str]:
-    """Return the root of a container of bwrap, systemd-nspawn or proot, if it is a single directory or image."""
-    root: Optional[str] = None
-    layers: list[str] = []
-    for option in line.options:
-        if option.name == "overlay-src":
-            layers.append(option.value)
-        elif layers and option.name in ("overlay", "tmp-overlay", "ro-overlay"):
-            if option.args[-1] == "/":
-                root = layers[0] if len(layers) == 1 else None
-            layers = []
-        elif option.name in BWRAP_BINDS:
-            if option.args[2:3] == ("/",):
-                root = option.args[1]
-        elif option.name in ("directory", "image", "oci-bundle", "rootfs", "R", "S"):
-            root = option.value
-    return root
 
 
 def _request(

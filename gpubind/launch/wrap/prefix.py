@@ -1,26 +1,31 @@
 """The programs before a runtime's, with their arguments: `srun -n 4`, `time`, `env A=b`.
 
-`read_prefix` parses one of them by the rules of that program. Their options are in data/options.txt.
+`read_prefix` parses one of them by the rules of that program. Their options are in model/data/launchers.txt.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import cache
 from posixpath import basename
 from typing import Optional
 
 from gpubind.errors import UsageError
 from gpubind.frozen import NamedTuple
 from gpubind.model.arch import ARCHITECTURES
-from gpubind.runtimes.cmdline.programs import PROGRAMS, read_option_table
+from gpubind.model.data import read_data
+from gpubind.runtimes import PROGRAMS
 from gpubind.runtimes.cmdline.reader import (
     GETOPT,
     GETOPT_NUMERIC,
     SINGLE_DASH,
     OptionParser,
+    OptionTable,
     ParsedCommandLine,
     ParseFailure,
     argument_location,
+    parse_option_table,
     parse_options,
 )
 
@@ -107,6 +112,17 @@ _SHELLS = (
     "zsh",
 )
 """Programs whose command is text or a script, which a shell splits."""
+
+
+@cache
+def _texts() -> dict[str, str]:
+    texts = re.findall(r"^\[(.*)\]\n((?:  .*\n)*)", read_data("model/data/launchers.txt").decode(), re.MULTILINE)
+    return {name: options for names, options in texts for name in names.split(", ")}
+
+
+def read_option_table(program: str) -> OptionTable:
+    """Return the options of a launcher; none for one that has no table."""
+    return parse_option_table(_texts().get(program, ""))
 
 
 def read_prefix(argv: Sequence[str], at: int) -> Prefix:

@@ -30,8 +30,8 @@ from gpubind.machine.regular import read_beginning
 from gpubind.model import Gpu, Vendor, shorten_list, sorted_by_pci
 from gpubind.model.notice import Message, Notice
 from gpubind.model.vendors import AMD_MODULE
-from gpubind.runtimes import WRAPPED
-from gpubind.runtimes.cmdline.programs import PROGRAMS, Action
+from gpubind.runtimes import PROGRAMS, WRAPPED
+from gpubind.runtimes.cmdline.programs import Action
 from gpubind.runtimes.lost_choice import choice_by_count
 from gpubind.runtimes.runtime import STAGED_DIRECTORY, Command, PreparedStart, StartCall
 

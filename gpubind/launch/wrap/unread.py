@@ -18,8 +18,10 @@ from gpubind.launch.wrap.command import read_prefixes
 from gpubind.machine.answers import exists, missing_from, real_path
 from gpubind.machine.regular import read_regular
 from gpubind.model.files import ABSENT
-from gpubind.runtimes.cmdline.programs import BUILDAH, COMPOSE, PROGRAMS
+from gpubind.runtimes import PROGRAMS
+from gpubind.runtimes.cmdline.programs import ENGINES
 from gpubind.runtimes.cmdline.reader import ParsedCommandLine, parse_options
+from gpubind.runtimes.engines.programs import BUILDAH, DOCKER_COMPOSE
 
 _STARTS = ("create", "run", "up", "watch")
 """The commands of Compose that create containers."""
@@ -41,19 +43,22 @@ def without_plan(argv: Sequence[str], environ: Mapping[str, str]) -> Optional[Us
     args = tuple(argv)
     _, at = read_prefixes(args)
     program = PROGRAMS[basename(args[at])]
-    if program.family not in ("docker", "nerdctl", "podman") or "--help" in args[at:]:
+    if program.family not in ENGINES or "--help" in args[at:]:
         return None
     if program is BUILDAH:
         return _build_warning(args, at)
     reader, name = program.reader._replace(permutes=False), args[at]
     line = parse_options(reader, program.option_table, args, at + 1)
-    if program is not COMPOSE:
+    if program is not DOCKER_COMPOSE:
         first = args[line.operand_indexes[0]] if line.operand_indexes else ""
         if first in _BUILDS:
             return _build_warning(args, at)
         if first != "compose":
             return None
-        line, name = parse_options(reader, COMPOSE.option_table, args, line.operand_indexes[0] + 1), f"{name} compose"
+        line, name = (
+            parse_options(reader, DOCKER_COMPOSE.option_table, args, line.operand_indexes[0] + 1),
+            f"{name} compose",
+        )
     return _compose_warning(line, name, environ)
 
 

@@ -16,8 +16,8 @@ from typing import Literal, Optional
 
 from gpubind.formats.driver.gpu_names import CAPS_VARIABLE
 from gpubind.frozen import NamedTuple
-from gpubind.runtimes.cmdline.programs import PROGRAMS
-from gpubind.runtimes.cmdline.reader import ParsedCommandLine, UserOptionValues
+from gpubind.runtimes.cmdline.programs import RuntimeProgram, StartSubcommand
+from gpubind.runtimes.cmdline.reader import PFLAG, ParsedCommandLine, UserOptionValues
 from gpubind.runtimes.cmdline.values import parse_list, parse_map
 from gpubind.runtimes.edits import is_utf8
 from gpubind.runtimes.runtime import Start
@@ -43,6 +43,37 @@ _VARIABLES = {
     for name, _, variables in (item.partition("=") for item in _VARIABLES_TEXT.split())
 }
 """The variables of the options that do not have exactly one variable of the same name, in order of precedence."""
+
+_OPTIONS = "build-config config/c= debug/d help/h nocolor quiet/q silent/s verbose/v version"
+"""Those before the action, where -s and -c have other meanings than after it."""
+_ACTION_OPTIONS = """
+    add-caps= allow-setuid app= apply-cgroups= arch= arch-variant= authfile= bind/B= blkio-weight= blkio-weight-device=
+    boot cdi-dirs= cleanenv/e compat compat32 contain/c containall/C containlibs= cpu-shares= cpus= cpuset-cpus=
+    cpuset-mems= cwd= data= device= disable-cache dmtcp-launch= dmtcp-restart= dns= docker-host= docker-login
+    docker-password= docker-username= drop-caps= env= env-file= fakeroot/f fusemount= help/h home/H= hostname=
+    ignore-fakeroot-command ignore-subuid ignore-userns intel-hpu ipc/i keep-layers keep-privs memory=
+    memory-reservation= memory-swap= mount= net/n netns-path= network= network-args= no-compat no-env= no-eval no-home
+    no-https no-init no-mount= no-nv no-oci no-pid no-privs no-rocm no-setgroups no-tmp-sandbox no-umask nohttps nv
+    nvccli oci oom-kill-disable overlay/o= passphrase pem-path= pids-limit= platform= pwd= rocm runscript-timeout=
+    scratch/S= security= sharens sif-fuse syos tmp-sandbox tmpdir= underlay unsquash userns/u uts vm vm-cpu= vm-err
+    vm-ip= vm-ram= workdir/W= writable-tmpfs writable/w
+"""
+_EXEC = StartSubcommand(f"{_ACTION_OPTIONS} pid/p")
+_INSTANCE = StartSubcommand(f"{_ACTION_OPTIONS} pid-file= name=", "instance")
+INSTANCE_OPTIONS = _INSTANCE.options
+PROGRAM = RuntimeProgram(
+    PFLAG,
+    {
+        ("exec",): _EXEC._replace(needs_command=True, actions=("exec",)),
+        ("run",): _EXEC._replace(actions=("run",)),
+        ("shell",): StartSubcommand(f"{_EXEC.options} shell/s=", actions=("shell",)),
+        ("test",): _EXEC,
+        ("instance", "start"): _INSTANCE,
+        ("instance", "run"): _INSTANCE,
+    },
+    _OPTIONS,
+    "singularity",
+)
 
 
 def is_contained(options: UserOptionValues) -> bool:
@@ -82,7 +113,7 @@ def user_option_values(program: str, line: ParsedCommandLine, environ: Mapping[s
 def _add_variables(values: dict[str, list[str]], program: str, environ: Mapping[str, str]) -> None:
     """Add the values of the variables to *values*. The first prefix takes precedence over the second."""
     seen: set[str] = set()
-    names = PROGRAMS[program].start().option_table.names
+    names = PROGRAM.start().option_table.names
     for prefix in PREFIXES[program]:
         for name in names:
             for variable in variables_of(name):

@@ -23,7 +23,6 @@ from gpubind.runtimes.apptainer.binds import bind_value, mount_value, named_bind
 from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, env_value
 from gpubind.runtimes.apptainer.exports import changes_for, render_shell_lines, without_gpu_switches, without_variables
 from gpubind.runtimes.apptainer.options import dev_kind, has_fixed_mount_points, is_kept_out, is_since, user_value
-from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import ParsedCommandLine, UserOptionValues
 from gpubind.runtimes.edits import (
     Bind,
@@ -63,6 +62,7 @@ _NO_MOUNT_POINT_REASON = (
 class Apptainer(Runtime):
     name = "apptainer"
     title = "Apptainer"
+    program = options.PROGRAM
     image_forms = ("directory", "sif", "squashfs", "file", "layout", "archive", "registry", "source")
     can_pull = True
     needs_version = True
@@ -89,7 +89,7 @@ class Apptainer(Runtime):
         return options.user_option_values(self.name, self.parse_user_options(arguments), environ)
 
     def parse_user_options(self, arguments: Sequence[str]) -> ParsedCommandLine:
-        return PROGRAMS[self.name].read(arguments, "apptainer instance")
+        return self.program.read(arguments, options.INSTANCE_OPTIONS)
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
         return LAYOUT._replace(isolated=dev_kind(start) == "minimal")

@@ -17,7 +17,7 @@ from gpubind.loader.namespace import UserMounts
 from gpubind.model import ContainerPath, FileKind, Missing, Plan
 from gpubind.runtimes.bubblewrap import root
 from gpubind.runtimes.bubblewrap.environment import environment
-from gpubind.runtimes.bubblewrap.options import UserBwrapOptions, parse_user_options
+from gpubind.runtimes.bubblewrap.options import PROGRAM, UserBwrapOptions, parse_user_options
 from gpubind.runtimes.edits import RuntimeArguments, binds_at_same_path, make_edits
 from gpubind.runtimes.environment import base_variables
 from gpubind.runtimes.runtime import (
@@ -54,6 +54,7 @@ _VIRTUAL_DIRECTORIES = ("/sys", "/proc", "/dev")
 class Bubblewrap(Runtime):
     name = "bwrap"
     title = "bubblewrap"
+    program = PROGRAM
     image_forms = ("directory",)
     image_hint = "unpack it: `apptainer build --sandbox DIR IMAGE`, or use --backend apptainer"
     limits = RuntimeLimits(

@@ -16,8 +16,7 @@ from typing import Optional
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
 from gpubind.model import EnvVar, Missing, Mount, Plan
-from gpubind.runtimes.bubblewrap.options import UserBwrapOptions, parse_user_options
-from gpubind.runtimes.cmdline.programs import BWRAP_BINDS, PROGRAMS
+from gpubind.runtimes.bubblewrap.options import BINDS, PROGRAM, UserBwrapOptions, parse_user_options
 from gpubind.runtimes.edits import RuntimeArguments, make_edits
 from gpubind.runtimes.environment import BaseEnvironment, compose, set_variables
 from gpubind.runtimes.runtime import NO_STAGE, Stage, Start
@@ -81,12 +80,12 @@ def arguments_in_line(plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Runt
     Errors: `RuntimeLimitError` (code `fixed-root`) for a root in which no mount point can be made.
     """
     image = start.tree
-    options = PROGRAMS["bwrap"].read(start.user.arguments).options
+    options = PROGRAM.read(start.user.arguments).options
     user_options = parse_user_options(start.user.arguments)
-    roots = [i for i, opt in enumerate(options) if opt.name in BWRAP_BINDS and opt.args[2:3] == ("/",)]
+    roots = [i for i, opt in enumerate(options) if opt.name in BINDS and opt.args[2:3] == ("/",)]
     root_index = roots[-1] if roots else None
     # Without a /dev of the container no node has a place.
-    makes_dev = any(opt.args[-1] == "/dev" for opt in options if opt.name in (*_NEW_DIRECTORY_OPTIONS, *BWRAP_BINDS))
+    makes_dev = any(opt.args[-1] == "/dev" for opt in options if opt.name in (*_NEW_DIRECTORY_OPTIONS, *BINDS))
     if any(option.name == "ro-overlay" and option.args[-1] == "/" for option in options):
         hint = "use --tmp-overlay / instead: nothing is written to the layers then, either"
         raise RuntimeLimitError("fixed-root", "no place can be made in a root of --ro-overlay", hint=hint)

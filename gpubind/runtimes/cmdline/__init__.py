@@ -1,1 +1,1 @@
-"""The command lines of other programs: `programs.PROGRAMS` by name, `reader.read_options` for any options."""
+"""The command lines of other programs: `programs.RuntimeProgram` of a runtime, `reader.parse_options` of any."""

@@ -94,9 +94,9 @@ class ParsedCommandLine(NamedTuple):
     skipped_errors: tuple[ParseFailure, ...] = ()
     """Arguments that could not be parsed, and were skipped."""
 
-    def last(self, name: str) -> Optional[str]:
-        """Return the last value of option *name*, if it is given."""
-        return next((option.value for option in reversed(self.options) if option.name == name), None)
+    def last(self, *names: str) -> Optional[str]:
+        """Return the value of the last option that has one of *names*, if one is given."""
+        return next((option.value for option in reversed(self.options) if option.name in names), None)
 
 
 class OptionParser(NamedTuple):

@@ -24,9 +24,9 @@ from gpubind.loader.namespace import UserMounts
 from gpubind.model import ContainerPath, DeviceNode, Finding, Missing, Plan, Severity, finding
 from gpubind.model.environ import changed
 from gpubind.planner.placement import GPUBIND_LAYOUT, Layout, cdi_layout
-from gpubind.runtimes.cmdline.programs import read_option_table
-from gpubind.runtimes.cmdline.reader import UserOptionValues
+from gpubind.runtimes.cmdline.reader import UserOptionValues, parse_option_table
 from gpubind.runtimes.edits import Bind, RuntimeArguments, is_utf8, make_edits, unsupported_path
+from gpubind.runtimes.engines import programs
 from gpubind.runtimes.engines.options import environment, parse_env_option, read_env_file, user_mounts, user_value
 from gpubind.runtimes.engines.remote import DOCKER_STORES, PODMAN_STORES, remote_docker, remote_podman
 from gpubind.runtimes.environment import PROGRAM_VARIABLES, base_variables
@@ -56,6 +56,9 @@ class Docker(Runtime):
     name = "docker"
     env_option = "env"
     title = "docker"
+    program = programs.DOCKER
+    pull_options = programs.DOCKER_PULL
+    """The options of a start that `pull` has, too."""
     image_forms: tuple[ImageForm, ...] = ("reference",)
     image_hint = "`docker load -i FILE`, `docker import FILE NAME`, or use --backend podman for a directory"
     limits = RuntimeLimits(drops_groups=True, systemd_cgroups=True)
@@ -86,7 +89,7 @@ class Docker(Runtime):
         option_values = {name.removeprefix("override-"): values for name, values in options.values.items()}
         args = [
             f"--{name}={value}"
-            for name in read_option_table(f"{self.name} pull").names
+            for name in parse_option_table(self.pull_options).names
             for value in option_values.get(name, ())
         ]
         no_repeat = ("--pull=never",) if policy in ("always", "newer") else ()
@@ -211,6 +214,8 @@ class Docker(Runtime):
 class Podman(Docker):
     name = "podman"
     title = "podman"
+    program = programs.PODMAN
+    pull_options = programs.PODMAN_PULL
     image_forms = ("reference", "registry", "directory", "layout", "archive")
     image_hint = "`podman load -i FILE`, or `podman import FILE NAME`"
     limits = RuntimeLimits(
@@ -243,6 +248,8 @@ class Podman(Docker):
 class Nerdctl(Docker):
     name = "nerdctl"
     title = "nerdctl"
+    program = programs.NERDCTL
+    pull_options = ""
     image_forms = ("reference", "directory")
     can_pull = True
     image_hint = "`nerdctl load -i FILE`"

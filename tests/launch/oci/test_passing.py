@@ -30,7 +30,7 @@ from gpubind.launch.oci.passing import (
 )
 from gpubind.model import Finding
 from gpubind.model.notice import Notice
-from gpubind.runtimes.cmdline.programs import read_option_table
+from gpubind.runtimes import PROGRAMS
 from tests.launch.oci.bundles import bundle, config
 
 ENGINE = ("--root", "/run/create", "--log", "/run/log.json", "--log-format", "json", "--systemd-cgroup")
@@ -39,7 +39,12 @@ FOUND = Finding("uvm-missing", "warning", None, "/dev/nvidia-uvm", "gone")
 
 
 def test_the_glance_knows_the_options_of_runc_and_crun() -> None:
-    options = [read_option_table(f"{name}{action}") for name in ("runc", "crun") for action in ("", " create", " run")]
+    programs = [PROGRAMS[name] for name in ("runc", "crun")]
+    options = [
+        table.option_table
+        for program in programs
+        for table in (program, program.subcommands[("create",)], program.subcommands[("run",)])
+    ]
     known = {**options[0].names}
     for table in options:
         known.update({**table.names, **table.letters})

@@ -16,7 +16,7 @@ from gpubind.launch.wrap.command import WrappedCommand, parse_command, rewrite
 from gpubind.launch.wrap.gpus import GpuRequest
 from gpubind.launch.wrap.passing import asks_for_no_gpu
 from gpubind.launch.wrap.prefix import _RULES
-from gpubind.runtimes.cmdline.programs import PROGRAMS
+from gpubind.runtimes import PROGRAMS
 from gpubind.runtimes.cmdline.reader import (
     FIXED_COUNT,
     GETOPT,

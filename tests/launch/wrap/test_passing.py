@@ -9,8 +9,7 @@ import pytest
 from gpubind.launch.wrap import passing
 from gpubind.launch.wrap.passing import VARIABLES, asks_for_no_gpu, site_switches
 from gpubind.machine.mounts import read_unrecorded
-from gpubind.runtimes import RUNTIMES, WRAPPED
-from gpubind.runtimes.cmdline.programs import PROGRAMS
+from gpubind.runtimes import PROGRAMS, RUNTIMES, WRAPPED
 
 
 @pytest.mark.parametrize("words", ["build img.sif def", "pull docker://x", "cache list", "--version", "exec img true"])
