@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from gpubind.api.check import report as report
     from gpubind.api.diff import diff as diff
     from gpubind.api.explain import explain as explain
+    from gpubind.api.image import needs as needs
     from gpubind.api.image import open_image as open_image
-    from gpubind.api.needs import needs as needs
     from gpubind.api.open import open_host as open_host
     from gpubind.api.open import open_layout as open_layout
     from gpubind.api.open import open_runtime as open_runtime
@@ -116,8 +116,7 @@ _NAMES = {
     "gpubind.api.check": "check check_document report",
     "gpubind.api.diff": "diff",
     "gpubind.api.explain": "explain",
-    "gpubind.api.needs": "needs",
-    "gpubind.api.image": "open_image",
+    "gpubind.api.image": "needs open_image",
     "gpubind.api.open": "open_host open_layout open_runtime",
     "gpubind.api.plan": "plan words",
     "gpubind.api.record": "record",

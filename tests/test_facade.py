@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import gpubind
-from gpubind.api.diff import DiffRequest, compare_named
+from gpubind.api.diff import DiffRequest, snapshots
 from gpubind.api.links import LinksRequest, links
 from gpubind.documents.diff.text import diff_document
 from gpubind.documents.notebook import Findings
@@ -625,7 +625,7 @@ REFUSED: dict[str, Callable[[], object]] = {
     "links of a library that a record lacks": lambda: links(LinksRequest("libnosuch.so.1", HOST)),
     "links of a directory": lambda: links(LinksRequest("/usr/bin", HOST)),
     "links in an image": lambda: links(LinksRequest("nosuch", HOST, PlanQuery(), image(glibc()), "x.sif")),
-    "diff of one host": lambda: compare_named(DiffRequest((IN_RECORD,))),
+    "diff of one host": lambda: snapshots(DiffRequest((IN_RECORD,))),
     "layout of an unknown form": lambda: gpubind.open_layout(HOST, "apptainer"),
 }
 

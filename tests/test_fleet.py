@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.cli.asking import node_args
 from gpubind.cli.commands import command_of
+from gpubind.cli.commands.fleet import node_args
 from gpubind.documents.fleet import (
     AnswerGroups,
     CheckedNode,

@@ -44,7 +44,7 @@ def test_help_is_what_is_declared_in_the_order_of_its_declaration(command: str) 
     at = 0
     for part in (
         f"Usage: gpubind {command} [OPTIONS]",
-        *declared.help.split("\n\n"),
+        *declared.help,
         *(f"{each.metavar} {each.help}" for each in declared.arguments),
         *(f"{each.syntax} {each.help}" for each in common),
         *(f"{each.syntax} {each.help}" for group in GROUPS for each in by_name.values() if each.group == group),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gpubind.api import explain
 from gpubind.cli import settings
-from gpubind.cli.commands import explain
 from gpubind.explanation import messages
 from gpubind.files import ldconfig, live
 from gpubind.files.glob import GLOB_LIMIT

@@ -7,13 +7,12 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Optional, Union
 
-from gpubind.api.hosts import HostRef
 from gpubind.api.layout import need_layout
 from gpubind.api.verb import verb
 from gpubind.errors import GpubindError, RuntimeLimitError, UsageError, suggest_known
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.host.open import host_name
+from gpubind.host.open import host_name, open_host
 from gpubind.image.reference import ImageReference, parse_reference
 from gpubind.launch.prepare import environ_of, layout_of, local_programs, make_preflight
 from gpubind.machine.budget import renew
@@ -33,6 +32,17 @@ if TYPE_CHECKING:
     from gpubind.model import ImageFacts
     from gpubind.model.gpucode import CodeFile
     from gpubind.rules.preflight import Preflight
+
+
+class HostRef(NamedTuple):
+    """A host as the user names it; this machine if there is no name."""
+
+    name: Optional[str] = None
+    """A record: a file, or the name of a bundled one."""
+    root: Optional[str] = None
+    dev_root: Optional[str] = None
+    label: str = ""
+    """Its name for people."""
 
 
 class CheckRequest(NamedTuple):
@@ -114,7 +124,7 @@ def _check(request: CheckRequest, host_ref: HostRef, image: Optional[str], opene
     """Errors: those of opening, planning and preparing."""
     if request.policy is not None and image is not None:
         return _compare(request, image, request.policy, opened)
-    with host_ref.open() as host:
+    with open_host(host_ref.name, host_ref.root, host_ref.dev_root) as host:
         if request.user is None:
             return _check_on(host, host_ref, request, image, opened)
         with host.as_user(request.user) as user_host:

@@ -100,11 +100,6 @@ class DiffRequest(NamedTuple):
     """A plan or record for the name `-`."""
 
 
-def compare_named(request: DiffRequest) -> Comparison:
-    """Return the groups of equal hosts and how the other hosts differ. Errors: as `snapshots`."""
-    return compare(snapshots(request))
-
-
 def snapshots(request: DiffRequest, *, is_compared: bool = True) -> list[Snapshot]:
     """Return a snapshot of each named thing, for each of the flavours if there are some.
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Optional
+from collections.abc import Callable, Iterator, Sequence
+from typing import BinaryIO, Optional
 
 from gpubind.api.verb import verb
 from gpubind.errors import GpubindError, NothingToBindError, UsageError
@@ -23,6 +23,8 @@ from gpubind.explanation.messages import (
 )
 from gpubind.formats.driver.names import driver_section
 from gpubind.frozen import NamedTuple
+from gpubind.machine.answers import inspection_error, is_file, lexists
+from gpubind.machine.regular import open_regular, read_beginning
 from gpubind.model import Plan
 from gpubind.model.notice import Message, Notice, ignore
 
@@ -32,26 +34,15 @@ _ABOUT_THE_HOST = ("not-looked-at", "writable-by-others")
 """Findings about the files on which the answer depends."""
 _LONGEST = 200
 """The number of characters of a name or message that an error repeats."""
+_BLOCK = 1 << 20
+_LONGEST_LOG = 64 << 20
+"""Maximum bytes of a log that are read."""
+_PROGRAM = b"\x7fELF"
+"""The first bytes of an ELF file."""
 _LOGS = (".log", ".out", ".err", ".txt")
 """The suffixes of logs, as Slurm and people name them."""
 _NAME = re.compile(r"[^\s`'\"<>|;:()]+")
 """A possible name of a plan."""
-
-
-class LogInput(NamedTuple):
-    """A log, in blocks that end with a line."""
-
-    name: str
-    blocks: Iterable[bytes]
-
-
-class LogFiles(NamedTuple):
-    """The caller's functions for files that may be logs."""
-
-    is_log_file: Callable[[str], bool]
-    """Whether the file at a path may be a log."""
-    read: Callable[[str], Iterable[bytes]]
-    """Returns the blocks of the file."""
 
 
 class ExplainRequest(NamedTuple):
@@ -61,9 +52,8 @@ class ExplainRequest(NamedTuple):
     """A code, a message, a name of a plan, or the path of a log; empty for every code."""
     plan: Callable[[], Plan]
     """Makes the plan in which names are looked up; called for a name, or for the library of a message."""
-    log_files: LogFiles
-    log: Optional[LogInput] = None
-    """A log, in place of `text`."""
+    log: Optional[BinaryIO] = None
+    """A log on standard input, in place of `text`."""
     is_full: bool = False
     """Whether the first of several messages also has the plan's Decision on its library."""
     report: Callable[[Message], None] = ignore
@@ -75,17 +65,17 @@ def explain_any(request: ExplainRequest) -> Answer:
     Errors: `UsageError` (codes `unknown-code`, `empty-log`); `HostReadError` for a log that cannot be read; for a name,
     those of the plan.
     """
-    answer = _explain_text(request) if request.log is None else _explain_log(request, request.log)
+    answer = _explain_text(request) if request.log is None else _explain_log(request, "standard input", request.log)
     if answer.messages and (request.is_full or len(answer.messages) == 1):
         answer = answer._replace(explanation=_explain_library(request, answer.messages[0]))
     return answer
 
 
 def _explain_text(request: ExplainRequest) -> Answer:
-    text, is_log_file = request.text, request.log_files.is_log_file
+    text = request.text
     if not text.strip():
         return Answer(None, codes=tuple(code for code, _ in codes()))
-    if text.startswith(("./", "../")) and (is_log_file(text) or _looks_like_a_log(text)):
+    if text.startswith(("./", "../")) and (_is_log_file(text) or _looks_like_a_log(text)):
         return _explain_log_file(request)
     page = explain_code(text)
     if page is not None:
@@ -96,7 +86,7 @@ def _explain_text(request: ExplainRequest) -> Answer:
     about = find_in_pages(text)
     if about:
         return Answer(text, codes=about)
-    if is_log_file(text):
+    if _is_log_file(text):
         return _explain_name_or_log(request)
     if _looks_like_a_log(text):
         return _explain_log_file(request)
@@ -113,9 +103,45 @@ def _explain_name_or_log(request: ExplainRequest) -> Answer:
         return _explain_log_file(request)
 
 
+def _is_log_file(path: str) -> bool:
+    """Return whether *path* is a regular file that is not an ELF file. An unreadable one counts as a log."""
+    if "\n" in path or not is_file(path):
+        return False
+    try:
+        return read_beginning(path, len(_PROGRAM)) != _PROGRAM
+    except OSError:
+        return True  # `_explain_log_file` reports why it is unreadable
+
+
 def _explain_log_file(request: ExplainRequest) -> Answer:
-    """Errors: as `_explain_log`, and those of reading it."""
-    return _explain_log(request, LogInput(request.text, request.log_files.read(request.text)))
+    """Errors: as `_explain_log`."""
+    path = request.text
+    try:
+        file = open_regular(path)
+    except OSError as error:
+        from gpubind.image.open import suggest_path
+
+        unread = inspection_error(path, error, "a log cannot be read")
+        unread.hint = unread.hint if lexists(path) else suggest_path(path)
+        raise unread from error
+    with file.stream() as log:
+        return _explain_log(request, path, log)
+
+
+def _blocks(file: BinaryIO, name: str, report: Callable[[Message], None]) -> Iterator[bytes]:
+    """Yield blocks of whole lines. A line that is longer than a block is split."""
+    remainder = b""
+    for _ in range(_LONGEST_LOG // _BLOCK):
+        data = file.read(_BLOCK)
+        if not data:
+            break
+        block, end, remainder = (remainder + data).rpartition(b"\n")
+        yield block + end if end else remainder
+        remainder = remainder if end else b""
+    else:
+        report(Notice("warning", "not-looked-at", f"{name}: only its first {_LONGEST_LOG >> 20} MiB were read"))
+    if remainder:
+        yield remainder
 
 
 def _looks_like_a_log(path: str) -> bool:
@@ -123,17 +149,20 @@ def _looks_like_a_log(path: str) -> bool:
     return path.endswith(_LOGS) and _NAME.fullmatch(path) is not None
 
 
-def _explain_log(request: ExplainRequest, log: LogInput) -> Answer:
-    """Errors: `UsageError`, code `empty-log` if *log* is empty, `unknown-code` if no line is a known message."""
-    search_result = search(log.blocks)
+def _explain_log(request: ExplainRequest, name: str, log: BinaryIO) -> Answer:
+    """Errors: `HostReadError`; `UsageError` (`empty-log`; `unknown-code` if no line is a known message)."""
+    try:
+        search_result = search(_blocks(log, name, request.report))
+    except OSError as error:
+        raise inspection_error(name, error, "a log cannot be read") from error
     if search_result.not_searched is not None:
         why = f"the lines before line {search_result.not_searched} cost too much: the rest of the log was not searched"
-        request.report(Notice("warning", "not-looked-at", f"{log.name}: {why}"))
+        request.report(Notice("warning", "not-looked-at", f"{name}: {why}"))
     if not search_result.lines:
         hint = "give a log: `gpubind explain FILE` or `gpubind explain < FILE`; `gpubind explain ''` lists every code"
-        raise UsageError("empty-log", f"{log.name} is empty: there is no log to explain", hint=hint)
+        raise UsageError("empty-log", f"{name} is empty: there is no log to explain", hint=hint)
     if not search_result.found:
-        what = f"no line of the {search_result.lines} of {log.name} is a message that gpubind knows"
+        what = f"no line of the {search_result.lines} of {name} is a message that gpubind knows"
         raise _unknown(what, search_result.complaints)
     return Answer(None, search_result.found)
 

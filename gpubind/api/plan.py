@@ -5,36 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Optional
 
 from gpubind.api.verb import verb
-from gpubind.frozen import NamedTuple
 from gpubind.host import Host, ListFile
 from gpubind.model import Plan, Request
 from gpubind.planner.placement import Layout
 from gpubind.planner.planning import PlanQuery, plan_host
 
 if TYPE_CHECKING:
-    from gpubind.api.render import PrintForm
     from gpubind.image.facts import Image
     from gpubind.runtimes.edits import RuntimeArguments
     from gpubind.runtimes.runtime import Start
-
-
-class Planned(NamedTuple):
-    """A plan, with its text if a form was named."""
-
-    plan: Plan
-    text: str = ""
-
-
-def plan_for(host: Host, query: PlanQuery, image: Optional[Image] = None, form: Optional[PrintForm] = None) -> Planned:
-    """Return the plan for containers of *image* on *host*; with *form*, in its layout and with its text.
-
-    Errors: as `plan_host`; with *form* as `print_plan`.
-    """
-    if form is None:
-        return Planned(plan_host(host, query, image))
-    from gpubind.api.render import print_plan
-
-    return Planned(*print_plan(form, host, query, image))
 
 
 @verb

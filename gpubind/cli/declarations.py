@@ -226,35 +226,22 @@ PLAN_OPTIONS = (
         preset="settings",
         is_expert=True,
     ),
-    Option(
-        "--vendor-neutral SIDE",
-        "Whose copy of libglvnd and of the OpenCL loader the container uses: auto, host or image.",
-        "The image",
-        field="vendor_neutral",
-        default="auto",
-        preset="settings",
-        choices=SIDES,
-        is_expert=True,
-    ),
-    Option(
-        "--userspace SIDE",
-        "Whose ROCm or Level Zero the container uses: auto, host or image.",
-        "The image",
-        field="userspace",
-        default="auto",
-        preset="settings",
-        choices=SIDES,
-        is_expert=True,
-    ),
-    Option(
-        "--cuda-compat SIDE",
-        "Whose libcuda the container uses, if the image has one for CUDA's forward compatibility: auto, host or image.",
-        "The image",
-        field="cuda_compat",
-        default="auto",
-        preset="settings",
-        choices=SIDES,
-        is_expert=True,
+    *(
+        Option(
+            f"--{field.replace('_', '-')} SIDE",
+            f"Whose {whose}: auto, host or image.",
+            "The image",
+            field=field,
+            default="auto",
+            preset="settings",
+            choices=SIDES,
+            is_expert=True,
+        )
+        for field, whose in (
+            ("vendor_neutral", "copy of libglvnd and of the OpenCL loader the container uses"),
+            ("userspace", "ROCm or Level Zero the container uses"),
+            ("cuda_compat", "libcuda the container uses, if the image has one for CUDA's forward compatibility"),
+        )
     ),
     Option(
         "--libc SIDE",
@@ -339,10 +326,8 @@ CONFIGURABLE = tuple(
 class Subcommand(NamedTuple):
     """A command of gpubind."""
 
-    name: str
     run: Callable[..., None]
     """Called with each value by its parameter, and with the shared options as `PlanOptions`."""
-    help: str
     own_options: tuple[Option, ...]
     """Its own options. One with the name of a shared option replaces it."""
     arguments: tuple[Argument, ...] = ()
@@ -357,6 +342,15 @@ class Subcommand(NamedTuple):
     remote: bool = False
     """Whether other machines do the work. `run` then also gets the origins of the values, and forwards those of the
     command line. Its JSON is a line for each machine; errors are not among them."""
+
+    @property
+    def name(self) -> str:
+        return self.run.__name__.replace("_", "-")
+
+    @property
+    def help(self) -> tuple[str, ...]:
+        """Return the paragraphs of the docstring; the first is one sentence."""
+        return tuple(" ".join(part.split()) for part in (self.run.__doc__ or "").split("\n\n"))
 
     @property
     def options(self) -> tuple[Option, ...]:

@@ -48,7 +48,7 @@ def page_of(command: Subcommand, *, is_whole: bool = True) -> Page:
     more = f"`gpubind {command.name} --help all` lists {hidden} more option{'s' * (hidden > 1)}. " if hidden else ""
     return Page(
         usage=" ".join([f"gpubind {command.name} [OPTIONS]", *(each.metavar for each in command.arguments)]),
-        text=_paragraphs(command.help),
+        text=command.help,
         sections=tuple((title, tuple(map(_row, entries))) for title, entries in sections if entries),
         examples=command.examples,
         exit_codes=command.exit_codes,
@@ -58,7 +58,7 @@ def page_of(command: Subcommand, *, is_whole: bool = True) -> Page:
 
 def overview() -> Page:
     """Return the help of gpubind itself."""
-    rows = tuple((name, _paragraphs(command_of(name).help)[0]) for name in MODULES)
+    rows = tuple((name, command_of(name).help[0]) for name in MODULES)
     about = ("NVIDIA 550.163.01, two GPUs", "eight AMD MI300X, ROCm 6.2; synthetic")
     return Page(
         usage="gpubind [OPTIONS] COMMAND [ARGS]...",
@@ -93,10 +93,6 @@ def render_page(page: Page, width: int) -> str:
     for code, description in page.exit_codes:
         lines += _wrapped(description, f"  {code:<10}", " " * 12, width)
     return "\n".join([*lines, "", *_wrapped(page.end, "", "", width)]) + "\n"
-
-
-def _paragraphs(text: str) -> tuple[str, ...]:
-    return tuple(" ".join(part.split()) for part in text.split("\n\n"))
 
 
 def _row(parameter: Union[Option, Argument]) -> tuple[str, str]:

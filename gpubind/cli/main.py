@@ -125,23 +125,18 @@ def _report_no_memory(error: Exception, args: list[str]) -> int:
 
 def _as_gpubind_error(error: OSError) -> Optional[GpubindError]:
     """Return *error* as a `GpubindError` if it is about standard output or gpubind's own files; else None."""
-    unseen = _unreadable_data_error(error) if error.filename is not None else None
-    if unseen is None and error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF):  # written by typer itself
+    if error.filename is not None:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            error.__traceback__ = None  # closes the command's files: the modules below need descriptors
+        from gpubind.machine.answers import inspection_error, missing_from
+
+        if missing_from(error) is None:
+            return inspection_error(str(error.filename), error)
+    if error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF):  # written by typer itself
         from gpubind.cli.output import stdout_error
 
         return stdout_error(error)
-    return unseen
-
-
-def _unreadable_data_error(error: OSError) -> Optional[GpubindError]:
-    """Return the error for a file of gpubind's own that could not be read; None for any other *error*."""
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        error.__traceback__ = None  # closes the command's files: the modules below need descriptors
-    from gpubind.machine.answers import inspection_error, missing_from
-
-    if missing_from(error) is not None:
-        return None
-    return inspection_error(str(error.filename), error)
+    return None
 
 
 def _report(error: GpubindError, args: list[str]) -> int:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Optional
 
 from gpubind.documents.text import printable, render_error, render_finding, render_line, without_surrogates
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from gpubind.model.notice import Message
 
 _COLUMNS_LIMIT = 10_000
-NARROWEST, WIDEST = 40, 100
-"""Limits of the columns of running text."""
-_HELP_WIDEST = 120
 _PIPE_WIDTH = 200
 """Columns of a table outside a terminal: each row fits into one line, for grep."""
 
@@ -42,12 +40,12 @@ def write_document(text: str, path: Optional[str]) -> None:
         _to_file(data, path)
 
 
-def page_options(document: Renderer) -> dict[str, Made]:
-    """Return where and when a page is made, as options of its renderer; no options for other documents.
+def load_renderer(document: Renderer) -> Callable[..., str]:
+    """Return the renderer of *document*; that of a page knows where and when the page is made.
 
-    Errors: `UsageError` for a SOURCE_DATE_EPOCH that is malformed.
+    Errors: as `Renderer.load`; `UsageError` for a SOURCE_DATE_EPOCH that is malformed.
     """
-    return {"made": _made()} if document.is_page else {}
+    return partial(document.load(), made=_made()) if document.is_page else document.load()
 
 
 def _made() -> Made:
@@ -72,14 +70,9 @@ def is_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
 
 
-def width() -> int:
-    """Return the columns of running text: those of the terminal, from `NARROWEST` to `WIDEST`."""
-    return max(NARROWEST, min(WIDEST, _columns()))
-
-
-def help_width() -> int:
-    """Return the columns of help, where options and descriptions are side by side."""
-    return max(NARROWEST, min(_HELP_WIDEST, _columns()))
+def width(widest: int = 100) -> int:
+    """Return the columns of running text: those of the terminal, from 40 to *widest*."""
+    return max(40, min(widest, _columns()))
 
 
 def table_width(path: Optional[str]) -> int:

@@ -29,6 +29,8 @@ class ParsedLine(NamedTuple):
     """The first error. The values are then those that could be parsed."""
 
 
+_HELP_WIDEST = 120
+"""Maximum columns of help, where options and descriptions are side by side."""
 _REPEAT_HINTS = {
     **dict.fromkeys(("--image", "--host"), "`check` takes --image and --host several times"),
     "--format": "--json is --format json",
@@ -294,9 +296,10 @@ def _no_command(args: Sequence[str]) -> WrongUseError:
 
 def _show(*pages: Page, to_stderr: bool = False) -> int:
     from gpubind.cli.help import render_page
-    from gpubind.cli.output import help_width, write_document, write_stderr
+    from gpubind.cli.output import width, write_document, write_stderr
 
-    text = "\n\n".join(render_page(page, help_width()) for page in pages)
+    columns = width(_HELP_WIDEST)
+    text = "\n\n".join(render_page(page, columns) for page in pages)
     if to_stderr:
         write_stderr(text)
         return EXIT_USAGE

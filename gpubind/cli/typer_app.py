@@ -29,8 +29,7 @@ def complete() -> int:
 def _command(command: Subcommand) -> TyperCommand:
     settings = {**_HELP_NAMES, "allow_interspersed_args": not command.starts}
     params = [*map(_argument, command.arguments), *map(_option, command.options)]
-    help_text = " ".join(command.help.split("\n\n")[0].split())
-    return _Command(command.name, params=params, help=help_text, context_settings=settings)
+    return _Command(command.name, params=params, help=command.help[0], context_settings=settings)
 
 
 class _Command(TyperCommand):

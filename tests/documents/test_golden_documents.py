@@ -11,7 +11,7 @@ import pytest
 import gpubind
 from gpubind import plan
 from gpubind.cli.tables import render_tables
-from gpubind.documents import CHECK_DOCUMENTS, DIFF_DOCUMENTS, NEEDS_DOCUMENTS, TREE_DOCUMENTS, Made
+from gpubind.documents import CHECK_DOCUMENTS, DIFF_DOCUMENTS, MATRIX_DOCUMENTS, NEEDS_DOCUMENTS, TREE_DOCUMENTS, Made
 from gpubind.documents.cdi import cdi_table, render_cdi_json, stale_lines
 from gpubind.documents.check.report import verdict_line
 from gpubind.documents.check.several import (
@@ -176,7 +176,10 @@ def check_of(report: Report) -> dict[str, str]:
 
 def several() -> dict[str, str]:
     forms = [name for name, each in CHECK_DOCUMENTS.items() if name not in ("html", "text") and not each.is_single]
-    texts = {name: render_several(name, REPORTS) for name in forms}
+    texts = {
+        name: MATRIX_DOCUMENTS[name].render(REPORTS) if name in MATRIX_DOCUMENTS else render_several(name, REPORTS)
+        for name in forms
+    }
     texts["text"] = render_several_text(REPORTS, colour=True)
     texts["lines"] = render_several_lines(REPORTS)
     texts["unchecked"] = render_unchecked(REPORTS)
@@ -184,7 +187,7 @@ def several() -> dict[str, str]:
     texts["table of a grid"] = laid_out(verdicts_table(GRID))
     texts["table of one image"] = laid_out(verdicts_table(GRID[::2]))
     texts["table of one host"] = laid_out(verdicts_table(GRID[:2]))
-    texts["html"] = without_script(render_several("html", GRID, made=MADE))
+    texts["html"] = without_script(MATRIX_DOCUMENTS["html"].render(GRID, made=MADE))
     return texts
 
 

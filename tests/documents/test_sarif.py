@@ -10,7 +10,6 @@ import jsonschema
 import pytest
 
 from gpubind.documents.check.sarif import render_sarif, render_sarif_of
-from gpubind.documents.check.several import render_several
 from gpubind.model import Finding
 from gpubind.model.findings import finding_texts
 from gpubind.rules.outcome import Checked, Report, make_report
@@ -90,7 +89,7 @@ def test_a_hostile_name_stays_a_string(name: str) -> None:
 
 def test_several_checks_are_runs_of_one_log() -> None:
     reports = [report(UVM, image="a.sif"), report(image="b.sif")]
-    log = json.loads(render_several("sarif", reports))
+    log = json.loads(render_sarif_of(reports))
     VALIDATOR.validate(log)
     assert log == json.loads(render_sarif_of(reports))
     assert [len(one["results"]) for one in log["runs"]] == [1, 0]

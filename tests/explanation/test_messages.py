@@ -17,8 +17,8 @@ from typing import Optional
 
 import pytest
 
+from gpubind.api import explain as api_explain
 from gpubind.cli.commands import command_of
-from gpubind.cli.commands import explain as command
 from gpubind.cli.reader import read_line
 from gpubind.explanation import messages as module
 from gpubind.explanation.codes import find_in_pages
@@ -550,16 +550,14 @@ def test_a_log_without_a_known_message_is_told_so(log: bytes) -> None:
     assert done.stderr.startswith("error: unknown-code: no line of the ")
 
 
-def test_only_the_begin_of_an_endless_log_is_read(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(command, "_BLOCK", 1 << 10)
-    monkeypatch.setattr(command, "_LONGEST_LOG", 4 << 10)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a line\n" * 10_000)))
-    blocks = list(command._standard_input())
+def test_only_the_begin_of_an_endless_log_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api_explain, "_BLOCK", 1 << 10)
+    monkeypatch.setattr(api_explain, "_LONGEST_LOG", 4 << 10)
+    reports: list[object] = []
+    blocks = list(api_explain._blocks(io.BytesIO(b"a line\n" * 10_000), "app.log", reports.append))
     assert sum(map(len, blocks)) == 4 << 10
     assert max(map(len, blocks)) <= 2 << 10
-    assert "warning: not-looked-at: standard input" in capsys.readouterr().err
+    assert reports == [("warning", "not-looked-at", "app.log: only its first 0 MiB were read", False)]
 
 
 @pytest.mark.parametrize(

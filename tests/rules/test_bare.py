@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.api.check import CheckRequest, check_each
-from gpubind.api.hosts import HostRef
+from gpubind.api.check import CheckRequest, HostRef, check_each
 from gpubind.errors import UsageError
 from gpubind.launch.prepare import make_preflight
 from gpubind.model import Finding, Request

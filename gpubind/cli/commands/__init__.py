@@ -19,10 +19,11 @@ MODULES = {
     "fleet": "fleet",
     "completion": "completion",
 }
-"""The module of each command, in the order of help. The module's `COMMANDS` holds the command."""
+"""The module of each command, in the order of help. The module has the command under its name in capitals."""
 
 
 def command_of(name: str) -> Subcommand:
     """Return the command *name*, one of `MODULES`."""
-    commands: dict[str, Subcommand] = import_module(f"{__name__}.{MODULES[name]}").COMMANDS
-    return commands[name]
+    module = import_module(f"{__name__}.{MODULES[name]}")
+    command: Subcommand = getattr(module, name.upper().replace("-", "_"))
+    return command

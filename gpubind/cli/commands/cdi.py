@@ -31,19 +31,15 @@ def cdi(options: PlanOptions, *, action: str, json: bool) -> None:
     write_document(text, None)
 
 
-COMMANDS = {
-    "cdi": Subcommand(
-        "cdi",
-        cdi,
-        cdi.__doc__ or "",
-        (JSON._replace(help="Print gpubind.cdi/1.", expands_to=""),),
-        (Argument("action", "|".join(ACTIONS), "What to do with them.", choices=ACTIONS, unknown="wrong-use"),),
-        common=("--host", "--root", "--json"),
-        examples=(
-            ("list them", "gpubind cdi list"),
-            ("those of other directories", "gpubind cdi list --cdi-dir /srv/cdi"),
-        ),
-        exit_codes=(("0", "done"), EXIT_CODES[0], EXIT_CODES[2]),
-        shared=plan_options("--cdi-dir", "--host", "--root", "--dev-root"),
-    )
-}
+CDI = Subcommand(
+    cdi,
+    (JSON._replace(help="Print gpubind.cdi/1.", expands_to=""),),
+    (Argument("action", "|".join(ACTIONS), "What to do with them.", choices=ACTIONS, unknown="wrong-use"),),
+    common=("--host", "--root", "--json"),
+    examples=(
+        ("list them", "gpubind cdi list"),
+        ("those of other directories", "gpubind cdi list --cdi-dir /srv/cdi"),
+    ),
+    exit_codes=(("0", "done"), EXIT_CODES[0], EXIT_CODES[2]),
+    shared=plan_options("--cdi-dir", "--host", "--root", "--dev-root"),
+)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from gpubind.cli import declarations as declared
 from gpubind.cli.declarations import Option, PlanOptions, Subcommand
 from gpubind.cli.options import query_of
-from gpubind.documents import CHECK_DOCUMENTS
+from gpubind.documents import CHECK_DOCUMENTS, MATRIX_DOCUMENTS
 from gpubind.errors import EXIT_FINDING, UsageError
 from gpubind.machine import system
 from gpubind.model.data import BUNDLED_HOSTS
@@ -16,7 +16,6 @@ from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
     from gpubind.api.check import CheckRequest
-    from gpubind.api.hosts import HostRef
     from gpubind.model.requirements import Expectation, Policy
     from gpubind.rules.outcome import Report
 
@@ -41,19 +40,28 @@ def check(
     program will run on it without a container. Nothing is started, unless --try asks for a container in which the
     image's own loader and the driver say whether that is so.
     """
-    from gpubind.api.check import check_each
+    from gpubind.api.check import HostRef, check_each
     from gpubind.cli.output import progress, report_memo, write_document
+    from gpubind.rules.outcome import verdict
 
     report_memo(is_requested=verbose > 1)
-    chosen = _format(format_ or "text", quiet=quiet)
-    is_one = max(len(image or ()), len(host or ())) < 2
-    _need_document(chosen, is_one=is_one)
+    chosen, is_one = format_ or "text", max(len(image or ()), len(host or ())) < 2
+    if quiet and chosen != "text":
+        raise UsageError("two-formats", f"--quiet and --format {chosen} exclude each other")
+    CHECK_DOCUMENTS[chosen].load()
+    if CHECK_DOCUMENTS[chosen].is_single and not is_one:
+        hint = "give one image and one host, or another --format"
+        raise UsageError("one-check", f"--format {chosen} has the outcome of one check", hint=hint)
     linked = chosen == "html" and is_one
     request = _request(options, image, host, **check_options)._replace(linked=linked, lists_rules=chosen == "junit")
+    names = host or (None,)
+    hosts = [HostRef(name, options.root, options.dev_root, name or system.uname().nodename) for name in names]
     with progress(quiet=quiet):
-        reports = check_each(request, image or (None,), _hosts(options, host))
+        reports = check_each(request, image or (None,), hosts)
     write_document(_render(chosen, reports, output, quiet=quiet, verbose=bool(verbose)), output)
-    _exit_on(reports, strict=strict)
+    worst = verdict(finding for report in reports for finding in report.findings)
+    if worst == "error" or (strict and worst == "warning"):
+        raise SystemExit(EXIT_FINDING)
 
 
 def _request(
@@ -96,28 +104,6 @@ def _request(
         tries=try_,
         policy=_policy(require, image),
     )
-
-
-def _hosts(options: PlanOptions, names: Texts) -> list[HostRef]:
-    from gpubind.api.hosts import HostRef
-
-    return [HostRef(name, options.root, options.dev_root, name or system.uname().nodename) for name in names or (None,)]
-
-
-def _exit_on(reports: Sequence[Report], *, strict: bool) -> None:
-    from gpubind.rules.outcome import verdict
-
-    worst = verdict(finding for report in reports for finding in report.findings)
-    if worst == "error" or (strict and worst == "warning"):
-        raise SystemExit(EXIT_FINDING)
-
-
-def _need_document(chosen: str, *, is_one: bool) -> None:
-    """Errors: `UsageError` for several checks in a format of one check; as `Renderer.load`."""
-    CHECK_DOCUMENTS[chosen].load()
-    if CHECK_DOCUMENTS[chosen].is_single and not is_one:
-        hint = "give one image and one host, or another --format"
-        raise UsageError("one-check", f"--format {chosen} has the outcome of one check", hint=hint)
 
 
 def _need_program(
@@ -168,14 +154,8 @@ def _expectations(
     return tuple(expected for expected in expectations if expected is not None)
 
 
-def _format(chosen: str, *, quiet: bool) -> str:
-    if quiet and chosen != "text":
-        raise UsageError("two-formats", f"--quiet and --format {chosen} exclude each other")
-    return chosen
-
-
 def _render(chosen: str, reports: list[Report], output: Optional[str], *, quiet: bool, verbose: bool) -> str:
-    from gpubind.cli.output import has_colour, is_terminal, page_options, tables_as_text, width
+    from gpubind.cli.output import has_colour, is_terminal, load_renderer, tables_as_text, width
     from gpubind.documents.check.report import verdict_line
     from gpubind.documents.check.text import WIDTH, render_check_text
 
@@ -185,7 +165,7 @@ def _render(chosen: str, reports: list[Report], output: Optional[str], *, quiet:
     if quiet:
         return verdict_line(report)
     if chosen != "text":
-        return CHECK_DOCUMENTS[chosen].render(report, **page_options(CHECK_DOCUMENTS[chosen]))
+        return load_renderer(CHECK_DOCUMENTS[chosen])(report)
     columns = width() if output is None and is_terminal() else WIDTH
     text = render_check_text(report, verbose=verbose, width=columns, colour=has_colour(output))
     if report.trial is None:
@@ -197,7 +177,7 @@ def _render(chosen: str, reports: list[Report], output: Optional[str], *, quiet:
 
 
 def _render_matrix(chosen: str, reports: list[Report], output: Optional[str], *, quiet: bool, verbose: bool) -> str:
-    from gpubind.cli.output import has_colour, page_options, tables_as_text
+    from gpubind.cli.output import has_colour, load_renderer, tables_as_text
     from gpubind.documents.check.several import (
         render_several,
         render_several_lines,
@@ -208,8 +188,10 @@ def _render_matrix(chosen: str, reports: list[Report], output: Optional[str], *,
 
     if quiet:
         return render_several_lines(reports)
+    if chosen in MATRIX_DOCUMENTS:
+        return load_renderer(MATRIX_DOCUMENTS[chosen])(reports)
     if chosen != "text":
-        return render_several(chosen, reports, **page_options(CHECK_DOCUMENTS[chosen]))
+        return render_several(chosen, reports)
     if verbose:
         return render_several_text(reports, colour=has_colour(output))
     table = tables_as_text([verdicts_table(reports)], output)
@@ -223,86 +205,80 @@ def _codes() -> Sequence[str]:
 
 
 _EACH = " Repeatable: each image is checked on each host."
-COMMANDS = {
-    "check": Subcommand(
-        "check",
-        check,
-        check.__doc__ or "",
-        (
-            declared.LIKE,
-            Option(
-                "--host FILE|NAME", declared.HOST_HELP + _EACH, "Which host", is_repeatable=True, choices=BUNDLED_HOSTS
-            ),
-            declared.IMAGE._replace(help=declared.IMAGE_HELP + _EACH, is_repeatable=True),
-            Option(
-                "--program PATH",
-                "Also check the program that will run: in the container; without --image, on this machine.",
-                "The image",
-            ),
-            Option(
-                "--gpu-code, --no-gpu-code",
-                "Whether the image has code for the GPUs: of the program, or of the frameworks that are found. [on]",
-                "The image",
-                default=True,
-            ),
-            Option(
-                "--try",
-                "Start a container by the runtime that `exec` would use, without the program, and compare what its "
-                "loader and the driver say with what is predicted.",
-                "Launch",
-            ),
-            Option("--as-user NAME", "Whether this user may open the device nodes and files. [you]", "Launch"),
-            declared.BACKEND._replace(
-                help=f"What will start the container: {', '.join(RUNTIMES)}. [not known]", default=None
-            ),
-            declared.BACKEND_ARGUMENTS,
-            declared.ALLOW_WRITABLE,
-            Option(
-                "--only CODE",
-                "Count only these findings. Repeatable.",
-                "Filtering",
-                is_repeatable=True,
-                choices=_codes,
-                splits_commas=True,
-            ),
-            Option(
-                "--ignore CODE[:SUBJECT][=REASON]",
-                "Do not count these findings. Repeatable.",
-                "Filtering",
-                is_repeatable=True,
-                choices=_codes,
-                splits_commas=True,
-            ),
-            Option(
-                "--expect FILE",
-                "What the host is to have, and what it lacks is an error: a record or plan of a good node, or the file "
-                "of `gpubind record --expect`.",
-                "Filtering",
-            ),
-            Option(
-                "--require FILE",
-                "Compare the image with a policy, what every host has at least, and read no host: TOML with driver, "
-                "cuda, rocm, glibc, gpus, arch, capabilities and brings-driver.",
-                "The image",
-            ),
-            declared.STRICT,
-            declared.format_option(CHECK_DOCUMENTS),
-            declared.JSON,
-            declared.OUTPUT,
-            declared.QUIET._replace(help="Print the verdict and its codes only."),
-            declared.VERBOSE._replace(help=f"Show notes in full. {declared.MEMO_HELP}"),
+CHECK = Subcommand(
+    check,
+    (
+        declared.LIKE,
+        Option("--host FILE|NAME", declared.HOST_HELP + _EACH, "Which host", is_repeatable=True, choices=BUNDLED_HOSTS),
+        declared.IMAGE._replace(help=declared.IMAGE_HELP + _EACH, is_repeatable=True),
+        Option(
+            "--program PATH",
+            "Also check the program that will run: in the container; without --image, on this machine.",
+            "The image",
         ),
-        common=("--nv", "--caps", "--gpus", "--image", "--program"),
-        examples=(
-            ("ask whether an image will run here", "gpubind check --nv --image app.sif --program /opt/app/solve"),
-            ("the same for a program without a container", "gpubind check --nv --program python"),
-            ("in CI, without a host", "gpubind check --image app.sif --require policy.toml"),
-            ("in one line, for a scheduler", "gpubind check --nv --gpus all --format slurm"),
+        Option(
+            "--gpu-code, --no-gpu-code",
+            "Whether the image has code for the GPUs: of the program, or of the frameworks that are found. [on]",
+            "The image",
+            default=True,
         ),
-        exit_codes=(
-            ("0", "ok"),
-            ("1", "an error; with --strict also a warning"),
-            *(declared.EXIT_CODES[at] for at in (0, 2, 3)),
+        Option(
+            "--try",
+            "Start a container by the runtime that `exec` would use, without the program, and compare what its "
+            "loader and the driver say with what is predicted.",
+            "Launch",
         ),
-    )
-}
+        Option("--as-user NAME", "Whether this user may open the device nodes and files. [you]", "Launch"),
+        declared.BACKEND._replace(
+            help=f"What will start the container: {', '.join(RUNTIMES)}. [not known]", default=None
+        ),
+        declared.BACKEND_ARGUMENTS,
+        declared.ALLOW_WRITABLE,
+        Option(
+            "--only CODE",
+            "Count only these findings. Repeatable.",
+            "Filtering",
+            is_repeatable=True,
+            choices=_codes,
+            splits_commas=True,
+        ),
+        Option(
+            "--ignore CODE[:SUBJECT][=REASON]",
+            "Do not count these findings. Repeatable.",
+            "Filtering",
+            is_repeatable=True,
+            choices=_codes,
+            splits_commas=True,
+        ),
+        Option(
+            "--expect FILE",
+            "What the host is to have, and what it lacks is an error: a record or plan of a good node, or the file "
+            "of `gpubind record --expect`.",
+            "Filtering",
+        ),
+        Option(
+            "--require FILE",
+            "Compare the image with a policy, what every host has at least, and read no host: TOML with driver, "
+            "cuda, rocm, glibc, gpus, arch, capabilities and brings-driver.",
+            "The image",
+        ),
+        declared.STRICT,
+        declared.format_option(CHECK_DOCUMENTS),
+        declared.JSON,
+        declared.OUTPUT,
+        declared.QUIET._replace(help="Print the verdict and its codes only."),
+        declared.VERBOSE._replace(help=f"Show notes in full. {declared.MEMO_HELP}"),
+    ),
+    common=("--nv", "--caps", "--gpus", "--image", "--program"),
+    examples=(
+        ("ask whether an image will run here", "gpubind check --nv --image app.sif --program /opt/app/solve"),
+        ("the same for a program without a container", "gpubind check --nv --program python"),
+        ("in CI, without a host", "gpubind check --image app.sif --require policy.toml"),
+        ("in one line, for a scheduler", "gpubind check --nv --gpus all --format slurm"),
+    ),
+    exit_codes=(
+        ("0", "ok"),
+        ("1", "an error; with --strict also a warning"),
+        *(declared.EXIT_CODES[at] for at in (0, 2, 3)),
+    ),
+)

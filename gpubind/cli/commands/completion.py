@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpubind.cli.declarations import COMPLETION, EXIT_CODES, Argument, Subcommand
+from gpubind.cli import declarations as declared
+from gpubind.cli.declarations import Argument, Subcommand
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -17,18 +18,15 @@ def completion(shell: str) -> None:
 
     from gpubind.cli.output import write_document
 
-    write_document(get_completion_script(prog_name="gpubind", complete_var=COMPLETION, shell=shell) + "\n", None)
+    script = get_completion_script(prog_name="gpubind", complete_var=declared.COMPLETION, shell=shell)
+    write_document(f"{script}\n", None)
 
 
-COMMANDS = {
-    "completion": Subcommand(
-        "completion",
-        completion,
-        completion.__doc__ or "",
-        (),
-        (Argument("shell", "bash|zsh|fish", "The shell.", choices=SHELLS, unknown="unknown-shell"),),
-        shared=(),
-        examples=(("in ~/.bashrc", 'eval "$(gpubind completion bash)"'),),
-        exit_codes=(("0", "done"), EXIT_CODES[0]),
-    )
-}
+COMPLETION = Subcommand(
+    completion,
+    (),
+    (Argument("shell", "bash|zsh|fish", "The shell.", choices=SHELLS, unknown="unknown-shell"),),
+    shared=(),
+    examples=(("in ~/.bashrc", 'eval "$(gpubind completion bash)"'),),
+    exit_codes=(("0", "done"), declared.EXIT_CODES[0]),
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
+from json import dumps
 from typing import TYPE_CHECKING, Any, Optional
 
 from gpubind.cli import declarations as declared
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
     from gpubind.documents.fleet import NodeAnswer
     from gpubind.fleet.answers import Engine
 
-ACTIONS = ("check", "plan", "record", "diff")
+ANSWERS = {
+    "check": ("--json",),
+    "plan": ("--json",),
+    "record": ("--output=-",),
+    "diff": ("--snapshot", "live"),
+}
+"""The actions, each with the arguments with which the command prints a document of its machine."""
 _LOCAL_OPTIONS = ("--allow-none", "--cdi-hook", "--require", "--stage-dir")
 """Options that are not forwarded: three concern output formats, and `--require` reads no host."""
 _FORMATS = ("table", "json", *FLEET_DOCUMENTS)
@@ -48,26 +55,27 @@ def fleet(
     An engine starts the command on each node: srun of Slurm, in the allocation that you have or in a new one; or
     ClusterShell, by ssh or by the worker that its configuration names. Their files and variables configure them.
     """
-    from json import dumps
-
     from gpubind.api.fleet import ask_fleet
-    from gpubind.cli.asking import fleet_request
-    from gpubind.cli.output import count_progress, page_options, write_document
+    from gpubind.cli.output import count_progress, write_document
     from gpubind.documents.diff.text import diff_document
-    from gpubind.fleet.nodes import fold_nodes
+    from gpubind.fleet.answers import FleetRequest
+    from gpubind.fleet.ask import default_engine
+    from gpubind.fleet.nodes import fold_nodes, parse_nodes
 
-    chosen = format_ or "table"
-    page, json = _page(action, chosen), chosen == "json"
-    render_options = page_options(FLEET_DOCUMENTS[chosen]) if page is not None else {}
-    if json and action != "record" and output not in (None, "-"):
-        hint = f"`> {output}` writes them to the file"
-        raise UsageError("wrong-use", "--json prints the answers as they come, and has no --output", hint=hint)
-    request = fleet_request(action, nodes, engine, timeout, fanout, node_options, origins, is_sent=bootstrap)
+    page, json = _page(action, format_ or "table", output), format_ == "json"
+    request = FleetRequest(
+        engine=engine or default_engine(),
+        nodes=parse_nodes(nodes),
+        args=node_args(action, {name: value for name, value in node_options.items() if origins[name] == "line"}),
+        timeout_s=_number(timeout, "--timeout"),
+        fanout=None if fanout is None else _number(fanout, "--fanout"),
+        sends_gpubind=bootstrap,
+    )
     directory = _directory(output) if action == "record" else None
     with count_progress("asking nodes", len(request.nodes)) as count:
         outcome = ask_fleet(request, partial(_show, directory, count, json), records=action == "record")
     if page is not None:
-        write_document(page(outcome.groups, action, fold_nodes, **render_options), output)
+        write_document(page(outcome.groups, action, fold_nodes), output)
     elif not json:
         path = None if action == "record" else output
         write_document(_text(outcome, path, verbose=verbose > 0), path)
@@ -75,6 +83,36 @@ def fleet(
         write_document(dumps(diff_document(outcome.comparison)) + "\n", None)
     if outcome.is_interrupted or not outcome.is_good:
         raise SystemExit(EXIT_INTERRUPTED if outcome.is_interrupted else EXIT_FINDING)
+
+
+def _number(text: str, option: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text)):
+        raise UsageError("wrong-use", f"{option} takes a number from 1 to 99999, not `{text[:100]}`")
+    return int(text)
+
+
+def node_args(action: str, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the arguments of gpubind on a node: *action* with *values*, the values on the line of `fleet`.
+
+    A value that equals its default is included: it takes precedence over the node's variables and files.
+    Errors: `UsageError`.
+    """
+    options = {option.parameter: option for option in command_of(action).options}
+    args = [action, *ANSWERS[action]]
+    for parameter, value in values.items():
+        if parameter not in options:
+            others = {option.parameter: option for option in command_of("fleet").options}
+            raise UsageError("wrong-use", f"`gpubind {action}` does not have {others[parameter].name}")
+        args += _option_args(options[parameter], value)
+    if "gpus" in options and "gpus" not in values:
+        args.append("--gpus=all")  # of the node, not of the job that runs `fleet`
+    return tuple(args)
+
+
+def _option_args(option: Option, value: Any) -> list[str]:
+    if option.metavar:
+        return [f"{option.name}={item}" for item in (value if isinstance(value, list) else [value])]
+    return [name for name, on in option.spellings.items() if name.startswith("--") and on is bool(value)]
 
 
 def _show(directory: Optional[str], count: Callable[[], None], json: bool, answer: NodeAnswer) -> None:
@@ -116,19 +154,22 @@ def _directory(output: Optional[str]) -> str:
     return output
 
 
-def _page(action: str, chosen: str) -> Optional[Callable[..., str]]:
+def _page(action: str, chosen: str, output: Optional[str]) -> Optional[Callable[..., str]]:
     """Return the renderer of the page *chosen*; None for other formats. Errors: `UsageError`."""
-    if chosen not in FLEET_DOCUMENTS:
-        return None
-    if action == "record":
+    from gpubind.cli.output import load_renderer
+
+    if chosen == "json" and action != "record" and output not in (None, "-"):
+        hint = f"`> {output}` writes them to the file"
+        raise UsageError("wrong-use", "--json prints the answers as they come, and has no --output", hint=hint)
+    if chosen in FLEET_DOCUMENTS and action == "record":
         raise UsageError("wrong-use", f"fleet record writes records, and has no --format {chosen}")
-    return FLEET_DOCUMENTS[chosen].load()
+    return load_renderer(FLEET_DOCUMENTS[chosen]) if chosen in FLEET_DOCUMENTS else None
 
 
 def _forwarded() -> tuple[Option, ...]:
     """Return the options that are forwarded to nodes. No variable of this machine sets them."""
     options = [*declared.PLAN_OPTIONS, declared.IMAGE]
-    options += [option for action in ACTIONS for option in command_of(action).own_options if option.group != "Output"]
+    options += [option for action in ANSWERS for option in command_of(action).own_options if option.group != "Output"]
     by_name = {option.name: option for option in reversed(options) if option.name not in _LOCAL_OPTIONS}
     return tuple(option._replace(preset="", required=False) for option in [*by_name.values()][::-1])
 
@@ -168,37 +209,33 @@ _FLEET_OPTIONS = (
     ),
     declared.VERBOSE._replace(help="Show notes, too.", is_repeatable=True),
 )
-COMMANDS = {
-    "fleet": Subcommand(
-        "fleet",
-        fleet,
-        fleet.__doc__ or "",
-        (*_forwarded(), *_FLEET_OPTIONS),
-        (
-            Argument(
-                "action",
-                "|".join(ACTIONS),
-                "What each node does: the command of that name.",
-                choices=ACTIONS,
-                unknown="wrong-use",
-            ),
+FLEET = Subcommand(
+    fleet,
+    (*_forwarded(), *_FLEET_OPTIONS),
+    (
+        Argument(
+            "action",
+            "|".join(ANSWERS),
+            "What each node does: the command of that name.",
+            choices=tuple(ANSWERS),
+            unknown="wrong-use",
         ),
-        shared=(),
-        remote=True,
-        common=("--nodes", "--engine", "--nv", "--image", "--json"),
-        examples=(
-            ("which nodes are not as they should be", "gpubind fleet check --nv -w 'node[001-256]'"),
-            ("on which of them an image runs", "gpubind fleet check --nv --image /images/app.sif -w @gpu"),
-            ("in what they differ", "gpubind fleet diff --nv -w 'node[001-256]'"),
-            ("a record of each", "gpubind fleet record -o records -w 'node[001-256]'"),
-        ),
-        exit_codes=(
-            ("0", "every node answered, and none has an error, or differs"),
-            ("1", "an error on a node, a difference, or a node without an answer"),
-            ("2", "usage error"),
-            ("4", "a file cannot be written, or ClusterShell is not installed"),
-            ("6", "the engine is missing"),
-            ("130", "interrupted, also by SIGTERM or SIGHUP: what has arrived is printed"),
-        ),
-    )
-}
+    ),
+    shared=(),
+    remote=True,
+    common=("--nodes", "--engine", "--nv", "--image", "--json"),
+    examples=(
+        ("which nodes are not as they should be", "gpubind fleet check --nv -w 'node[001-256]'"),
+        ("on which of them an image runs", "gpubind fleet check --nv --image /images/app.sif -w @gpu"),
+        ("in what they differ", "gpubind fleet diff --nv -w 'node[001-256]'"),
+        ("a record of each", "gpubind fleet record -o records -w 'node[001-256]'"),
+    ),
+    exit_codes=(
+        ("0", "every node answered, and none has an error, or differs"),
+        ("1", "an error on a node, a difference, or a node without an answer"),
+        ("2", "usage error"),
+        ("4", "a file cannot be written, or ClusterShell is not installed"),
+        ("6", "the engine is missing"),
+        ("130", "interrupted, also by SIGTERM or SIGHUP: what has arrived is printed"),
+    ),
+)

@@ -29,18 +29,14 @@ def gpus(options: PlanOptions, *, json: bool) -> None:
     write_document(text, None)
 
 
-COMMANDS = {
-    "gpus": Subcommand(
-        "gpus",
-        gpus,
-        gpus.__doc__ or "",
-        (JSON._replace(help="Print gpubind.gpus/1.", expands_to=""),),
-        common=("--nv", "--rocm", "--gpus", "--host", "--json"),
-        examples=(
-            ("list them", "gpubind gpus"),
-            ("see which GPUs a choice selects", "gpubind gpus --gpus 1 --host debian13-nvidia550"),
-        ),
-        exit_codes=(("0", "done"), *EXIT_CODES[:3]),
-        shared=plan_options("--nv", "--rocm", "--intel", "--gpus", "--host", "--root", "--dev-root"),
-    )
-}
+GPUS = Subcommand(
+    gpus,
+    (JSON._replace(help="Print gpubind.gpus/1.", expands_to=""),),
+    common=("--nv", "--rocm", "--gpus", "--host", "--json"),
+    examples=(
+        ("list them", "gpubind gpus"),
+        ("see which GPUs a choice selects", "gpubind gpus --gpus 1 --host debian13-nvidia550"),
+    ),
+    exit_codes=(("0", "done"), *EXIT_CODES[:3]),
+    shared=plan_options("--nv", "--rocm", "--intel", "--gpus", "--host", "--root", "--dev-root"),
+)

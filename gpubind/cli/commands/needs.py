@@ -19,15 +19,15 @@ def needs(*, image: str, program: Optional[str], format_: Optional[str], output:
     that its programs use and the capabilities that they are of, and its libraries for RDMA. All is read from files;
     nothing is started.
     """
-    from gpubind.api.needs import needs as needs_of
     from gpubind.cli.output import progress, tables_as_text, write_document
+    from gpubind.image.needs import read_needs
     from gpubind.image.open import open_image
 
     chosen = format_ or "text"
     if program == "":
         raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the image")
     with progress(quiet=quiet), open_image(image) as opened:
-        image_needs = needs_of(opened, program)
+        image_needs = read_needs(opened, program)
     if chosen == "text":
         from gpubind.documents.needs import needs_table
 
@@ -37,26 +37,22 @@ def needs(*, image: str, program: Optional[str], format_: Optional[str], output:
     write_document(text, output)
 
 
-COMMANDS = {
-    "needs": Subcommand(
-        "needs",
-        needs,
-        needs.__doc__ or "",
-        (
-            Option("--program PATH", "Only what this program asks, as it is found in the image.", "The image"),
-            declared.format_option(FORMATS),
-            declared.JSON,
-            declared.OUTPUT,
-            declared.QUIET._replace(help="Do not show progress."),
-        ),
-        (Argument("image", "IMAGE", declared.IMAGE_HELP.replace("The image that will be started: a", "A")),),
-        common=("--program", "--format", "--json", "--output", "--quiet"),
-        examples=(
-            ("see it", "gpubind needs app.sif"),
-            ("a table for a README", "gpubind needs app.sif --format markdown"),
-            ("of one program", "gpubind needs app.sif --program /opt/app/solve"),
-        ),
-        exit_codes=(("0", "done"), *(declared.EXIT_CODES[at] for at in (0, 2, 3))),
-        shared=(),
-    )
-}
+NEEDS = Subcommand(
+    needs,
+    (
+        Option("--program PATH", "Only what this program asks, as it is found in the image.", "The image"),
+        declared.format_option(FORMATS),
+        declared.JSON,
+        declared.OUTPUT,
+        declared.QUIET._replace(help="Do not show progress."),
+    ),
+    (Argument("image", "IMAGE", declared.IMAGE_HELP.replace("The image that will be started: a", "A")),),
+    common=("--program", "--format", "--json", "--output", "--quiet"),
+    examples=(
+        ("see it", "gpubind needs app.sif"),
+        ("a table for a README", "gpubind needs app.sif --format markdown"),
+        ("of one program", "gpubind needs app.sif --program /opt/app/solve"),
+    ),
+    exit_codes=(("0", "done"), *(declared.EXIT_CODES[at] for at in (0, 2, 3))),
+    shared=(),
+)

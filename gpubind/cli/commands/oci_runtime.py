@@ -13,15 +13,13 @@ if TYPE_CHECKING:
     from gpubind.host import Host
     from gpubind.model.notice import Message
 
-HELP = """Be an engine's OCI runtime: add GPUs, then start runc or crun.
-
-The engine calls it with the arguments of runc. A container that is created gets its plan at that moment, in its
-config.json. All other calls, and containers that request no GPU, are passed through.
-"""
-
 
 def oci_runtime(options: PlanOptions, *, line: Sequence[str], runtime: Optional[str]) -> None:
-    """Edit the container's configuration, and become the runtime."""
+    """Be an engine's OCI runtime: add GPUs, then start runc or crun.
+
+    The engine calls it with the arguments of runc. A container that is created gets its plan at that moment, in its
+    config.json. All other calls, and containers that request no GPU, are passed through.
+    """
     from gpubind.cli.starting import start_request
     from gpubind.launch.execute import callers_environ, execute
     from gpubind.launch.oci.edit import edit_bundle
@@ -77,23 +75,19 @@ def _report(line: Sequence[str], message: Message) -> None:
 
 _DECIDED = ("--nv", "--rocm", "--intel", "--caps", "--gpus", "--cdi-device", "--host", "--libdir")
 """Options that the container or the runtime decides."""
-COMMANDS = {
-    "oci-runtime": Subcommand(
-        "oci-runtime",
-        oci_runtime,
-        HELP,
-        (Option("--runtime PROGRAM", "The runtime that takes over. [runc, or else crun, in PATH]", "Launch"),),
-        (Argument("line", "-- ARGS...", "The arguments of the runtime: create --bundle DIR ID...", takes_rest=True),),
-        common=("--runtime", "--root"),
-        examples=(
-            ("in the place of runc", "gpubind oci-runtime -- create --bundle DIR ID"),
-            ("in the place of crun", "gpubind oci-runtime --runtime crun -- create --bundle DIR ID"),
-        ),
-        exit_codes=(
-            ("125", "gpubind could not start the container"),
-            ("other", "the exit code of the runtime"),
-        ),
-        shared=tuple(option for option in PLAN_OPTIONS if option.name not in _DECIDED),
-        starts=True,
-    )
-}
+OCI_RUNTIME = Subcommand(
+    oci_runtime,
+    (Option("--runtime PROGRAM", "The runtime that takes over. [runc, or else crun, in PATH]", "Launch"),),
+    (Argument("line", "-- ARGS...", "The arguments of the runtime: create --bundle DIR ID...", takes_rest=True),),
+    common=("--runtime", "--root"),
+    examples=(
+        ("in the place of runc", "gpubind oci-runtime -- create --bundle DIR ID"),
+        ("in the place of crun", "gpubind oci-runtime --runtime crun -- create --bundle DIR ID"),
+    ),
+    exit_codes=(
+        ("125", "gpubind could not start the container"),
+        ("other", "the exit code of the runtime"),
+    ),
+    shared=tuple(option for option in PLAN_OPTIONS if option.name not in _DECIDED),
+    starts=True,
+)

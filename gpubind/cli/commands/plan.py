@@ -16,7 +16,6 @@ from gpubind.machine.answers import has_access
 from gpubind.runtimes import ARGUMENT_FORMATS, DOCUMENT_FORMATS, PLAN_FORMATS
 
 if TYPE_CHECKING:
-    from gpubind.api.render import PrintForm
     from gpubind.host import Host
     from gpubind.model import Finding, Plan
 
@@ -42,21 +41,22 @@ def plan(
     That is: files and sockets to bind, device nodes, and variables. Of each vendor whose driver is found, unless
     --nv, --rocm or --intel name one.
     """
-    from gpubind.api.plan import plan_for
     from gpubind.cli.output import progress, report, report_folded, report_memo, write_document
+    from gpubind.planner.planning import plan_host
 
     report_memo(is_requested=verbose > 1)
     chosen, quoted = _format(format_ or [])
     _require_matching_options(chosen, bool(backend_arg), cdi_hook, like, allow_none=allow_none)
-    if cdi_hook is not None:
-        _need_hook(cdi_hook)
     with progress(quiet=quiet):
         host = open_host_of(options)
         opened, query = open_image_of(image, host), query_of(options, like)
-        arguments = tuple(backend_arg or ())
-        form = _print_form(chosen, arguments, allow_writable, quoted, stage_dir, cdi_hook, allow_none)
-        planned, text = plan_for(host, query, opened, form)
-        if form is None:
+        if chosen in PERSISTENT_DOCUMENTS or chosen in PLAN_FORMATS:
+            from gpubind.api.render import PrintForm, print_plan
+
+            form = PrintForm(chosen, tuple(backend_arg or ()), allow_writable, quoted, stage_dir, cdi_hook, allow_none)
+            planned, text = print_plan(form, host, query, opened)
+        else:
+            planned = plan_host(host, query, opened)
             text = _render(planned, chosen, output, verbose=bool(verbose))
     errors = _errors_of_host(options, host, planned) if strict else []
     if not (errors and output is not None):  # a plan with errors is never written to a file
@@ -70,23 +70,6 @@ def plan(
         if not quiet:
             report(finding for finding in errors if finding not in planned.findings)
         raise SystemExit(EXIT_FINDING)
-
-
-def _print_form(
-    chosen: str,
-    arguments: tuple[str, ...],
-    allow_writable: bool,
-    quoted: bool,
-    stage_dir: Optional[str],
-    cdi_hook: Optional[str],
-    allow_none: bool,
-) -> Optional[PrintForm]:
-    """Return None for a format that `_render` prints."""
-    if chosen not in PERSISTENT_DOCUMENTS and chosen not in PLAN_FORMATS:
-        return None
-    from gpubind.api.render import PrintForm
-
-    return PrintForm(chosen, arguments, allow_writable, quoted, stage_dir, cdi_hook, allow_none)
 
 
 def _write_links(planned: Plan, directory: str, *, quiet: bool) -> None:
@@ -127,7 +110,7 @@ def _format(formats: Sequence[str]) -> tuple[str, bool]:
 def _require_matching_options(
     chosen: str, has_arguments: bool, cdi_hook: Optional[str], like: Optional[str], *, allow_none: bool
 ) -> None:
-    """Errors: `UsageError` for options that have no effect on the format *chosen*."""
+    """Errors: `UsageError` for options that have no effect on the format *chosen*; as `_need_hook`."""
     if has_arguments and chosen not in PLAN_FORMATS:
         raise UsageError(
             "argument-without-runtime", "--backend-arg is only for formats that print a runtime's arguments"
@@ -139,6 +122,8 @@ def _require_matching_options(
     if like is not None and (chosen in PERSISTENT_DOCUMENTS or chosen in PLAN_FORMATS):
         message = f"--like shows what a program would bind; it is not for --format {chosen}"
         raise UsageError("like-in-words", message)
+    if cdi_hook is not None:
+        _need_hook(cdi_hook)
 
 
 def _need_hook(hook: str) -> None:
@@ -162,57 +147,53 @@ def _render(plan: Plan, chosen: str, output: Optional[str], *, verbose: bool) ->
     return tables_as_text(plan_tables(plan, verbose=verbose), output, plan.summary)
 
 
-COMMANDS = {
-    "plan": Subcommand(
-        "plan",
-        plan,
-        plan.__doc__ or "",
+PLAN = Subcommand(
+    plan,
+    (
+        declared.LIKE,
+        declared.IMAGE,
+        declared.BACKEND_ARGUMENTS,
+        declared.ALLOW_WRITABLE,
+        Option(
+            "--cdi-hook FILE",
+            "With --format cdi: where nvidia-cdi-hook is on the host. The hook adds the libraries to the "
+            "container's ld cache.",
+            "Launch",
+        ),
+        Option(
+            "--allow-none",
+            f"With --format {' or '.join(ALLOW_NONE_FORMATS)}: without a GPU here, write a document "
+            "that brings nothing.",
+            "Launch",
+        ),
+        Option(
+            "--stage-dir DIR",
+            f"With --format {', '.join((*PERSISTENT_DOCUMENTS, *DOCUMENT_FORMATS))}: where generated files "
+            "may stay, for all who use the document.",
+            "Launch",
+            preset="variable",
+        ),
+        declared.STRICT._replace(help="Check the host, too. On an error finding, exit 1, and write no file."),
+        declared.format_option((*FORMATS, *PLAN_FORMATS, "sh"))._replace(
+            help=f"What to print: {', '.join((*FORMATS, *PLAN_FORMATS))}; add --format sh to quote arguments for "
+            "a shell. [table]",
+            is_repeatable=True,
+            preset="settings",
+        ),
+        declared.JSON,
+        declared.OUTPUT._replace(
+            help="Write to a file; with --format links, make this directory of links. [standard output]"
+        ),
+        declared.QUIET._replace(help="Do not report findings on standard error."),
+        declared.VERBOSE._replace(help=f"Also show what was left out, and why. {declared.MEMO_HELP}"),
+    ),
+    common=("--nv", "--caps", "--gpus", "--image", "--format"),
+    examples=(
+        ("see what a job would get", "gpubind plan --nv --host debian13-nvidia550"),
         (
-            declared.LIKE,
-            declared.IMAGE,
-            declared.BACKEND_ARGUMENTS,
-            declared.ALLOW_WRITABLE,
-            Option(
-                "--cdi-hook FILE",
-                "With --format cdi: where nvidia-cdi-hook is on the host. The hook adds the libraries to the "
-                "container's ld cache.",
-                "Launch",
-            ),
-            Option(
-                "--allow-none",
-                f"With --format {' or '.join(ALLOW_NONE_FORMATS)}: without a GPU here, write a document "
-                "that brings nothing.",
-                "Launch",
-            ),
-            Option(
-                "--stage-dir DIR",
-                f"With --format {', '.join((*PERSISTENT_DOCUMENTS, *DOCUMENT_FORMATS))}: where generated files "
-                "may stay, for all who use the document.",
-                "Launch",
-                preset="variable",
-            ),
-            declared.STRICT._replace(help="Check the host, too. On an error finding, exit 1, and write no file."),
-            declared.format_option((*FORMATS, *PLAN_FORMATS, "sh"))._replace(
-                help=f"What to print: {', '.join((*FORMATS, *PLAN_FORMATS))}; add --format sh to quote arguments for "
-                "a shell. [table]",
-                is_repeatable=True,
-                preset="settings",
-            ),
-            declared.JSON,
-            declared.OUTPUT._replace(
-                help="Write to a file; with --format links, make this directory of links. [standard output]"
-            ),
-            declared.QUIET._replace(help="Do not report findings on standard error."),
-            declared.VERBOSE._replace(help=f"Also show what was left out, and why. {declared.MEMO_HELP}"),
+            "use it in your own command line",
+            "apptainer exec $(gpubind plan --nv --format apptainer) IMAGE CMD",
         ),
-        common=("--nv", "--caps", "--gpus", "--image", "--format"),
-        examples=(
-            ("see what a job would get", "gpubind plan --nv --host debian13-nvidia550"),
-            (
-                "use it in your own command line",
-                "apptainer exec $(gpubind plan --nv --format apptainer) IMAGE CMD",
-            ),
-        ),
-        exit_codes=(("0", "done"), ("1", "an error finding, with --strict"), *declared.EXIT_CODES),
-    )
-}
+    ),
+    exit_codes=(("0", "done"), ("1", "an error finding, with --strict"), *declared.EXIT_CODES),
+)

@@ -52,34 +52,30 @@ def _write_expectation(options: PlanOptions, output: str, comment: str) -> None:
     write_document(render_expectation(expected, comment), output)
 
 
-COMMANDS = {
-    "record": Subcommand(
-        "record",
-        record,
-        record.__doc__ or "",
-        (
-            OUTPUT._replace(help="The record to write; - for standard output.", required=True),
-            Option("--description TEXT", "A line that says which host this is.", "Which host", default=""),
-            Option("--hostname", "Keep this machine's name in the record.", "Which host"),
-            Option(
-                "--redact",
-                "Write stand-ins for UUIDs and serial numbers of GPUs, and for names of machines and users, also in "
-                "texts and paths. One name has one stand-in.",
-                "Which host",
-            ),
-            Option(
-                "--expect",
-                "Write a few lines instead, for check --expect FILE: driver, GPUs, capabilities; not if the check of "
-                "this host has an error.",
-                "Output",
-            ),
+RECORD = Subcommand(
+    record,
+    (
+        OUTPUT._replace(help="The record to write; - for standard output.", required=True),
+        Option("--description TEXT", "A line that says which host this is.", "Which host", default=""),
+        Option("--hostname", "Keep this machine's name in the record.", "Which host"),
+        Option(
+            "--redact",
+            "Write stand-ins for UUIDs and serial numbers of GPUs, and for names of machines and users, also in "
+            "texts and paths. One name has one stand-in.",
+            "Which host",
         ),
-        common=("--output", "--description", "--hostname", "--redact", "--root"),
-        examples=(
-            ("record a GPU node, to plan for it elsewhere", "gpubind record -o node.json"),
-            ("keep what a good node has, to check others", "gpubind record --expect -o node.toml"),
+        Option(
+            "--expect",
+            "Write a few lines instead, for check --expect FILE: driver, GPUs, capabilities; not if the check of "
+            "this host has an error.",
+            "Output",
         ),
-        exit_codes=(("0", "done"), ("1", "an error finding, with --expect"), EXIT_CODES[0], EXIT_CODES[2]),
-        shared=plan_options("--root", "--dev-root", "--library-path", "--cdi-dir", "--list"),
-    )
-}
+    ),
+    common=("--output", "--description", "--hostname", "--redact", "--root"),
+    examples=(
+        ("record a GPU node, to plan for it elsewhere", "gpubind record -o node.json"),
+        ("keep what a good node has, to check others", "gpubind record --expect -o node.toml"),
+    ),
+    exit_codes=(("0", "done"), ("1", "an error finding, with --expect"), EXIT_CODES[0], EXIT_CODES[2]),
+    shared=plan_options("--root", "--dev-root", "--library-path", "--cdi-dir", "--list"),
+)

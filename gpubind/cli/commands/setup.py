@@ -82,38 +82,34 @@ def _difference(change: FileChange) -> str:
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
-COMMANDS = {
-    "setup": Subcommand(
-        "setup",
-        setup,
-        setup.__doc__ or "",
-        (
-            Option("--name NAME", "The runtime's name for the engine. [gpubind]", "Launch", default="gpubind"),
-            Option("--default", "Make it the engine's default runtime, for every container.", "Launch"),
-            Option(
-                "--runtime PROGRAM",
-                "The runtime that takes over. [runc; crun for podman]",
-                "Launch",
-                choices=tuple(dict.fromkeys(name for one in ENGINES.values() for name in one.runtimes)),
-            ),
-            Option("--root DIR", "Read and write below this directory: the image of a node. [/]", "Which host"),
-            DRY_RUN._replace(help="Print the difference, and write nothing."),
-            Option("--undo", "Remove it again.", "Launch"),
+SETUP = Subcommand(
+    setup,
+    (
+        Option("--name NAME", "The runtime's name for the engine. [gpubind]", "Launch", default="gpubind"),
+        Option("--default", "Make it the engine's default runtime, for every container.", "Launch"),
+        Option(
+            "--runtime PROGRAM",
+            "The runtime that takes over. [runc; crun for podman]",
+            "Launch",
+            choices=tuple(dict.fromkeys(name for one in ENGINES.values() for name in one.runtimes)),
         ),
-        (Argument("engine", "|".join(ENGINES), "The engine.", choices=tuple(ENGINES), unknown="wrong-use"),),
-        common=("--name", "--default", "--runtime", "--dry-run", "--undo"),
-        examples=(
-            ("what would change", "gpubind setup docker --dry-run"),
-            ("also for clients that look for NVIDIA's runtime", "gpubind setup docker --name nvidia"),
-            ("as it was", "gpubind setup docker --undo"),
-        ),
-        exit_codes=(
-            ("0", "done, or nothing to change"),
-            ("2", "usage error, or the place is taken"),
-            ("4", "a file cannot be read or written"),
-            ("5", "the configuration of the engine is malformed"),
-            ("6", "there is no runtime that takes over"),
-        ),
-        shared=(),
-    )
-}
+        Option("--root DIR", "Read and write below this directory: the image of a node. [/]", "Which host"),
+        DRY_RUN._replace(help="Print the difference, and write nothing."),
+        Option("--undo", "Remove it again.", "Launch"),
+    ),
+    (Argument("engine", "|".join(ENGINES), "The engine.", choices=tuple(ENGINES), unknown="wrong-use"),),
+    common=("--name", "--default", "--runtime", "--dry-run", "--undo"),
+    examples=(
+        ("what would change", "gpubind setup docker --dry-run"),
+        ("also for clients that look for NVIDIA's runtime", "gpubind setup docker --name nvidia"),
+        ("as it was", "gpubind setup docker --undo"),
+    ),
+    exit_codes=(
+        ("0", "done, or nothing to change"),
+        ("2", "usage error, or the place is taken"),
+        ("4", "a file cannot be read or written"),
+        ("5", "the configuration of the engine is malformed"),
+        ("6", "there is no runtime that takes over"),
+    ),
+    shared=(),
+)

@@ -43,21 +43,17 @@ def install_shims(*, directory: str, programs: Optional[Sequence[str]], remove: 
         write_stderr(_AROUND)
 
 
-COMMANDS = {
-    "install-shims": Subcommand(
-        "install-shims",
-        install_shims,
-        install_shims.__doc__ or "",
-        (
-            Option("--remove", "Remove the files again.", "Launch"),
-            QUIET._replace(help="Do not print what goes around the files."),
-        ),
-        (
-            Argument("directory", "DIR", "The directory for the files: the first one of PATH."),
-            Argument("programs", "[PROGRAM...]", "The runtimes.", takes_rest=True, required=False),
-        ),
-        shared=(),
-        examples=(("where this directory is first in PATH", "gpubind install-shims /opt/gpubind-bin"),),
-        exit_codes=(("0", "done"), EXIT_CODES[0], EXIT_CODES[2], EXIT_CODES[4]),
-    )
-}
+INSTALL_SHIMS = Subcommand(
+    install_shims,
+    (
+        Option("--remove", "Remove the files again.", "Launch"),
+        QUIET._replace(help="Do not print what goes around the files."),
+    ),
+    (
+        Argument("directory", "DIR", "The directory for the files: the first one of PATH."),
+        Argument("programs", "[PROGRAM...]", "The runtimes.", takes_rest=True, required=False),
+    ),
+    shared=(),
+    examples=(("where this directory is first in PATH", "gpubind install-shims /opt/gpubind-bin"),),
+    exit_codes=(("0", "done"), EXIT_CODES[0], EXIT_CODES[2], EXIT_CODES[4]),
+)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Optional
 
 from gpubind.cli import declarations as declared
@@ -75,10 +74,12 @@ def _need_image(args: tuple[str, ...], *, is_verbose: bool) -> None:
 
 
 def _command(action: Action, text: str, *examples: tuple[str, str]) -> Subcommand:
+    def run(options: PlanOptions, **values: Any) -> None:
+        start(action, options, **values)
+
+    run.__name__, run.__doc__ = action, text
     return Subcommand(
-        action,
-        partial(start, action),
-        text,
+        run,
         (
             declared.BACKEND,
             declared.BACKEND_ARGUMENTS,
@@ -104,21 +105,19 @@ def _command(action: Action, text: str, *examples: tuple[str, str]) -> Subcomman
     )
 
 
-COMMANDS = {
-    "exec": _command(
-        "exec",
-        "Plan, then run CMD in a container of IMAGE.",
-        ("start a program", "gpubind exec --nv app.sif python train.py"),
-        ("with options of the runtime", "gpubind exec --nv -- -B /scratch app.sif python train.py"),
-    ),
-    "run": _command(
-        "run",
-        "Plan, then run what IMAGE runs by default.",
-        ("start what the image starts by default", "gpubind run --nv app.sif --epochs 3"),
-    ),
-    "shell": _command(
-        "shell",
-        "Plan, then start a shell in a container of IMAGE.",
-        ("look around in an image", "gpubind shell --nv app.sif"),
-    ),
-}
+EXEC = _command(
+    "exec",
+    "Plan, then run CMD in a container of IMAGE.",
+    ("start a program", "gpubind exec --nv app.sif python train.py"),
+    ("with options of the runtime", "gpubind exec --nv -- -B /scratch app.sif python train.py"),
+)
+RUN = _command(
+    "run",
+    "Plan, then run what IMAGE runs by default.",
+    ("start what the image starts by default", "gpubind run --nv app.sif --epochs 3"),
+)
+SHELL = _command(
+    "shell",
+    "Plan, then start a shell in a container of IMAGE.",
+    ("look around in an image", "gpubind shell --nv app.sif"),
+)

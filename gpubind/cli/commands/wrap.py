@@ -12,11 +12,6 @@ from gpubind.cli.output import progress, reporter, write_document
 from gpubind.errors import WrongUseError
 from gpubind.model import Finding
 
-HELP = """Start a runtime's own command line, with the plan in it.
-
-The plan takes the place of the runtime's GPU flags. A line that asks for no GPU is started as it is.
-"""
-
 
 def wrap(
     options: PlanOptions,
@@ -28,7 +23,10 @@ def wrap(
     verbose: int,
     **start_options: Any,
 ) -> None:
-    """Parse the command line, add the plan, and start the result."""
+    """Start a runtime's own command line, with the plan in it.
+
+    The plan takes the place of the runtime's GPU flags. A line that asks for no GPU is started as it is.
+    """
     from gpubind.cli.starting import start_request
     from gpubind.launch.execute import callers_environ, execute_line
     from gpubind.launch.start import write_command_file
@@ -71,31 +69,23 @@ def _own_command(length: int) -> tuple[str, ...]:
     return (*this_program(), *options, *(() if options[-1:] == ["--"] else ("--",)))
 
 
-COMMANDS = {
-    "wrap": Subcommand(
-        "wrap",
-        wrap,
-        HELP,
-        (
-            declared.ALLOW_WRITABLE,
-            declared.CHECK_FIRST,
-            declared.REQUIRE_GPU,
-            declared.DRY_RUN._replace(help="Print the command line instead."),
-            declared.JSON._replace(help="With --dry-run, print gpubind.command/1.", expands_to=""),
-            declared.QUIET,
-            declared.VERBOSE,
-        ),
-        (
-            Argument(
-                "line", "-- RUNTIME ARGS...", "The command line: apptainer exec --nv IMAGE CMD...", takes_rest=True
-            ),
-        ),
-        common=("--nv", "--gpus", "--caps", "--check", "--dry-run"),
-        examples=(
-            ("start an existing command line", "gpubind wrap -- singularity exec --nv app.sif python train.py"),
-            ("at every prompt", "alias singularity='gpubind wrap -- singularity'"),
-        ),
-        exit_codes=declared.STARTS_CODES,
-        starts=True,
-    )
-}
+WRAP = Subcommand(
+    wrap,
+    (
+        declared.ALLOW_WRITABLE,
+        declared.CHECK_FIRST,
+        declared.REQUIRE_GPU,
+        declared.DRY_RUN._replace(help="Print the command line instead."),
+        declared.JSON._replace(help="With --dry-run, print gpubind.command/1.", expands_to=""),
+        declared.QUIET,
+        declared.VERBOSE,
+    ),
+    (Argument("line", "-- RUNTIME ARGS...", "The command line: apptainer exec --nv IMAGE CMD...", takes_rest=True),),
+    common=("--nv", "--gpus", "--caps", "--check", "--dry-run"),
+    examples=(
+        ("start an existing command line", "gpubind wrap -- singularity exec --nv app.sif python train.py"),
+        ("at every prompt", "alias singularity='gpubind wrap -- singularity'"),
+    ),
+    exit_codes=declared.STARTS_CODES,
+    starts=True,
+)

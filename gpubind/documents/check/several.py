@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Optional, TypeVar
+from typing import Optional, TypeVar
 
-from gpubind.documents import CHECK_DOCUMENTS, MATRIX_DOCUMENTS
+from gpubind.documents import CHECK_DOCUMENTS
 from gpubind.documents.check.junit import render_suites
 from gpubind.documents.check.report import verdict_line
 from gpubind.documents.check.text import render_check_text
@@ -19,13 +19,8 @@ from gpubind.rules.outcome import Report
 _T = TypeVar("_T")
 
 
-def render_several(form: str, reports: Sequence[Report], **options: Any) -> str:
-    """Return *reports* as one document in *form*, one of `CHECK_DOCUMENTS` except text and formats of one check.
-
-    *options* are those of its renderer.
-    """
-    if form in MATRIX_DOCUMENTS:
-        return MATRIX_DOCUMENTS[form].render(reports, **options)
+def render_several(form: str, reports: Sequence[Report]) -> str:
+    """Return *reports* as one document in *form*, a format of `check` that puts single reports together."""
     if form == "json":
         return json.dumps([report.to_dict() for report in reports], indent=1) + "\n"
     if form == "junit":
