@@ -12,7 +12,7 @@ from gpubind.errors import UsageError
 from gpubind.files import glob
 from gpubind.host import Host
 from gpubind.host.open import read_file
-from gpubind.launch.execute import probe_version
+from gpubind.launch.execute import VersionProbe
 from gpubind.machine import system
 from gpubind.machine.answers import exists, facts, has_access, inspection_error, is_directory, missing_from, real_path
 from gpubind.machine.regular import read_regular
@@ -35,18 +35,18 @@ def read_start_facts(
     global_options: Mapping[str, str] = _NO_OPTIONS,
     *,
     allow_writable: bool = False,
+    probe: Optional[VersionProbe] = None,
 ) -> Start:
     """Return a start by *runtime* on *host*, with the facts of this machine.
 
     *program* is the path of the runtime's program; None if it must not be run. *arguments* are the user's options for
-    it, *global_options* those before its subcommand. *environ* is the caller's. *allow_writable*: as in `UserOptions`.
-    Errors: `UsageError` (code `incomplete-argument`), `HostReadError` for a file that cannot be read.
+    it, *global_options* those before its subcommand. *environ* is the caller's. *allow_writable*: as in `UserOptions`;
+    *probe*: as in `StartTarget`. Errors: `UsageError` (code `incomplete-argument`), `HostReadError` (unreadable file).
     """
-    version, site = None, None
-    tree, is_live = host.local, host.local is not None
-    is_here = program is not None and is_live
+    tree, version, site = host.local, None, None
+    is_live, is_here = tree is not None, tree is not None and program is not None
     if program is not None and program.startswith("/") and runtime.needs_version:
-        runtime, version = runtime.identify(probe_version(program))
+        runtime, version = runtime.identify((probe or VersionProbe()).version(program))
         site = _site(runtime)
     options = runtime.user_option_values(arguments, environ)
     _require_complete_options(runtime.parse_user_options(arguments))

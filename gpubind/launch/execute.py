@@ -6,7 +6,8 @@ import errno
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NoReturn, Optional
+from contextlib import suppress
+from typing import TYPE_CHECKING, NoReturn, Optional
 
 from gpubind.errors import CommandError, RuntimeLimitError, StartError, UnseenError
 from gpubind.launch.named import resolve_program
@@ -14,7 +15,11 @@ from gpubind.machine import listener, system
 from gpubind.machine.listener import mark_uncacheable, report_exec
 from gpubind.memo.answer import become as take_over
 from gpubind.memo.questions import run_query
-from gpubind.model.environ import changed
+from gpubind.model.environ import Environ, changed
+
+if TYPE_CHECKING:
+    from gpubind.machine.programs import Process
+    from gpubind.memo.versions import ProgramVersion
 
 _PROBE_TIMEOUT_S = 10.0
 VERSION_ERROR = "a program cannot be asked for its version"
@@ -81,26 +86,57 @@ def programs_in_path(name: str, environ: Mapping[str, str]) -> Iterator[str]:
         raise unseen
 
 
-def probe_version(program: str) -> str:
-    """Return the output of `PROGRAM --version`; empty if it fails. The output of an ELF file is cached until it
-    changes.
-    """
-    from gpubind.memo.versions import version_of
+class VersionProbe:
+    """`PROGRAM --version`. It may run while other work goes on; close it on every path, so that no process is left."""
 
-    return version_of(program, _probe)
+    def __init__(self) -> None:
+        self._known: Optional[ProgramVersion] = None
+        self._started: Optional[Process] = None
+
+    def start(self, program: str) -> None:
+        """Start *program*, unless its version is cached. `version` reports the error of one that cannot be started."""
+        from gpubind.memo.versions import ProgramVersion
+
+        self._known = ProgramVersion(program)
+        if self._known.questions and not self._known.text:
+            from gpubind.machine.programs import Process, signals_held
+
+            with suppress(OSError), signals_held():
+                self._started = Process(program, (program, "--version"), _plain_environ())
+
+    def version(self, program: str) -> str:
+        """Return what *program* prints, up to 4096 bytes; empty if it fails. That of an ELF file is cached until the
+        file changes.
+        """
+        from gpubind.memo.versions import version_of
+
+        return version_of(program, self._run, self._known)
+
+    def _run(self, program: str) -> str:
+        from gpubind.machine.answers import inspection_error, missing_from
+        from gpubind.machine.programs import run_captured
+
+        argv, environ = (program, "--version"), _plain_environ()
+        try:
+            _, printed, _ = run_captured(program, argv, "it", _PROBE_TIMEOUT_S, environ, started=self._started)
+        except OSError as error:
+            if missing_from(error) is None:
+                raise inspection_error(program, error, VERSION_ERROR) from error
+            return ""
+        finally:
+            self._started = None
+        return printed[:4096].decode("utf-8", "replace")
+
+    def close(self) -> None:
+        """End the program, if it still runs."""
+        if self._started is not None:
+            self._started.close()
 
 
-def _probe(program: str) -> str:
-    from gpubind.machine.answers import inspection_error, missing_from
-    from gpubind.machine.programs import run_captured
-
-    try:
-        _, printed, _ = run_captured(program, (program, "--version"), "it", _PROBE_TIMEOUT_S, system.environ())
-    except OSError as error:
-        if missing_from(error) is None:
-            raise inspection_error(program, error, VERSION_ERROR) from error
-        return ""
-    return printed[:4096].decode("utf-8", "replace")
+def _plain_environ() -> Mapping[str, str]:
+    """Return the variables of this process. A version does not depend on them, so that the memo does not note them."""
+    environ = system.environ()
+    return environ.plain() if isinstance(environ, Environ) else environ
 
 
 def run_in_foreground(

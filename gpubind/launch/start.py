@@ -88,6 +88,7 @@ def prepare_start(request: StartRequest, target: StartTarget, *, in_line: bool =
         target.host,
         request.global_options,
         allow_writable=request.allow_writable,
+        probe=target.probe,
     )
     start = begun._replace(is_entered=request.is_entered, restarts=restart_severity(begun, request.container))
     if image is None and runtime.store is not None and query.request.userspace == "auto":

@@ -12,7 +12,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.image.reference import DIRECTORY_FORMS, FILE_FORMS, ImageForm, ImageReference
 from gpubind.launch.caller import find_remote_daemon, texts_of
-from gpubind.launch.execute import find_program, need_program, run_in_foreground
+from gpubind.launch.execute import VersionProbe, find_program, need_program, run_in_foreground
 from gpubind.machine import system
 from gpubind.machine.answers import is_file, lexists
 from gpubind.machine.budget import TIMES_LIMIT, renew, report_progress
@@ -103,14 +103,18 @@ class StartTarget(NamedTuple):
     """Whether no plan is possible for the image, which a message reports."""
     is_unknown: bool = False
     """Whether the plan is made without the unreadable image, which a message reports."""
+    probe: Optional[VersionProbe] = None
+    """The query of the program's version."""
 
     def close(self) -> None:
         if self.image is not None:
             self.image.close()
 
 
-def _open_target(request: StartRequest, runtime: Runtime, program: str, image: Optional[ImageReference]) -> StartTarget:
-    """Return the host, and *image* as *program*, a name or a path, of *runtime* would start it.
+def _open_target(
+    request: StartRequest, runtime: Runtime, program: str, image: Optional[ImageReference], probe: VersionProbe
+) -> StartTarget:
+    """Return the host, and *image* as *program*, a name or a path, of *runtime* would start it. Start *probe*.
 
     If an image is unreadable and the runtime may start it, a message reports that; with `check` it is an error. Errors:
     those of opening the host and the image, and of pulling the image.
@@ -118,7 +122,9 @@ def _open_target(request: StartRequest, runtime: Runtime, program: str, image: O
     if "/" not in program:
         is_there = not request.dry_run or find_program(program, request.environ) is not None
         program = need_program(program, request.environ) if is_there else program
-    target = StartTarget(runtime, program, request.open_host(), None)
+    if program.startswith("/") and runtime.needs_version:
+        probe.start(program)
+    target = StartTarget(runtime, program, request.open_host(), None, probe=probe)
     if image is None:
         return target
     if image.store is not None:
@@ -175,7 +181,7 @@ def with_target(
     If the image is damaged, *make* is called again: without the image, which a message reports, or with larger bounds.
     Errors: as `_open_target` and *make*; the damage itself if a retry would fail, or with `check`.
     """
-    with closing(_open_target(request, runtime, program, image)) as target:
+    with closing(VersionProbe()) as probe, closing(_open_target(request, runtime, program, image, probe)) as target:
         try:
             return make(target)
         except UNREADABLE_IMAGE_ERRORS as error:

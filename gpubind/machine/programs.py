@@ -41,6 +41,7 @@ def run_captured(
     limit: int = OUTPUT_LIMIT,
     into: Optional[IO[bytes]] = None,
     meanwhile: Callable[[], None] = lambda: None,
+    started: Optional[Process] = None,
 ) -> tuple[int, bytes, bytes]:
     """Run *program* without input; return its status, its standard output and its standard error.
 
@@ -54,7 +55,9 @@ def run_captured(
         if len(printed[is_error]) > limit:
             raise OSError(f"{name} prints more than {limit} bytes")
 
-    status = run_streaming(program, argv, name, timeout_s, environ, keep, into=into, meanwhile=meanwhile)
+    status = run_streaming(
+        program, argv, name, timeout_s, environ, keep, into=into, meanwhile=meanwhile, started=started
+    )
     return status, printed[False], printed[True]
 
 
@@ -70,20 +73,22 @@ def run_streaming(
     into: Optional[IO[bytes]] = None,
     meanwhile: Callable[[], None] = lambda: None,
     patience_s: float = 0.0,
+    started: Optional[Process] = None,
 ) -> int:
     """Run *program*, and return its status. *receive* gets whether a chunk is from standard error, and its bytes.
 
     Its standard input is the file *reads*, or empty; its standard output goes to the file *into*, if given. If it does
     not end in time, or *receive* raises an error, it gets SIGTERM and *patience_s* to end. Then it is killed with all
-    that it has started. *meanwhile* is called regularly.
+    that it has started. *meanwhile* is called regularly. *started*: the program, if it runs already.
 
     Errors: `OSError`, whose text calls the program *name*; also if a signal killed the program.
     """
     deadline = time.monotonic() + timeout_s
-    process: Optional[Process] = None
+    process = started
     try:
-        with signals_held():
-            process = Process(program, argv, environ, reads, into)
+        if process is None:
+            with signals_held():
+                process = Process(program, argv, environ, reads, into)
         for is_error, chunk in process.printed(deadline, meanwhile):
             receive(is_error, chunk)
         # A program may go on after it has closed both of its outputs.
@@ -184,11 +189,12 @@ class Process:
                 os.kill(self.pid, SIGTERM)
                 self.wait(patience_s)
         finally:  # also if the user interrupts the wait
-            if self.status is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self.pid, SIGKILL)
-                self.wait(_KILL_S)
-            self._close_outputs()
+            with signals_held():
+                if self.status is None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(self.pid, SIGKILL)
+                    self.wait(_KILL_S)
+                self._close_outputs()
 
     def _close_outputs(self) -> None:
         while self._outputs:

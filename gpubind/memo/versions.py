@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import posix
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Optional
 
 from gpubind.machine import listener
 from gpubind.memo import files
@@ -21,33 +21,42 @@ VERSIONS = "versions"
 """The name of the file with the printed versions of programs."""
 
 
-def version_of(program: str, run: Callable[[str], str]) -> str:
+class ProgramVersion:
+    """The version of *program*, as far as it is known before the program runs."""
+
+    def __init__(self, program: str) -> None:
+        self.questions: Optional[dict[str, Any]] = None
+        """The signature of the file; None if it has none, as a script: such a program is queried each time."""
+        self.text = ""
+        """What the same file printed before; empty if that is unknown."""
+        with contextlib.suppress(OSError):  # without /proc
+            trace = Trace()
+            trace.program(program)
+            self.questions = trace.questions if trace.refused is None else None
+        if self.questions is None:
+            return
+        listener.report_program(program)
+        questions, text = _cached_versions().get(program, ({}, "")) if is_enabled() else ({}, "")
+        if questions == self.questions:
+            self.text = str(text)
+
+
+def version_of(program: str, run: Callable[[str], str], known: Optional[ProgramVersion] = None) -> str:
     """Return what *program* prints as its version, from the store or by *run*. A script is queried each time.
 
-    A command in which the program prints nothing is not stored.
+    *known*: as known before the program was started, if it runs already. A command in which the program prints nothing
+    is not stored.
     """
     listener.report_program(program)
-    text = _version_of(program, run)
+    known = known or ProgramVersion(program)
+    text = known.text or run(program)
     if not text:
         listener.mark_uncacheable(f"it does not answer: {program} --version")
+    elif known.questions and not known.text and is_enabled() and first_change(known.questions) is None:
+        with contextlib.suppress(OSError):
+            write(VERSIONS, {**_cached_versions(), program: (known.questions, text)})
+    known.text = text
     return text
-
-
-def _version_of(program: str, run: Callable[[str], str]) -> str:
-    trace = None
-    with contextlib.suppress(OSError):  # without /proc
-        trace = Trace()
-        trace.program(program)
-    if trace is None or trace.refused is not None or not is_enabled():
-        return run(program)
-    cached = _cached_versions()
-    questions, text = cached.get(program, ({}, ""))
-    if questions != trace.questions:
-        text = run(program)
-        if text and first_change(trace.questions) is None:
-            with contextlib.suppress(OSError):
-                write(VERSIONS, {**cached, program: (trace.questions, text)})
-    return str(text)
 
 
 def _cached_versions() -> dict[str, Any]:

@@ -17,7 +17,7 @@ from gpubind.image.open import open_image
 from gpubind.image.reference import native_reference, parse_reference
 from gpubind.launch.caller import read_start_facts
 from gpubind.launch.choose import choose_runtime, need_command, parse_start
-from gpubind.launch.execute import execute, execute_line, need_program, probe_version, run_in_foreground
+from gpubind.launch.execute import VersionProbe, execute, execute_line, need_program, run_in_foreground
 from gpubind.launch.lasting import restart_severity
 from gpubind.launch.links import put_links
 from gpubind.launch.oci.edit import edit_bundle
@@ -204,7 +204,7 @@ def test_each_error_is_as_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_nothing_is_requested_of_a_start_by_default() -> None:
     request = StartRequest(machine, PlanQuery(), {})
     assert request[3:] == ((), {}, False, False, False, False, False, False, "removed", False, {}, {}, ignore)
-    assert StartTarget(RUNTIMES["crun"], "crun", host({}), None)[4:] == ((), False, False)
+    assert StartTarget(RUNTIMES["crun"], "crun", host({}), None)[4:] == ((), False, False, None)
     assert GpuRequest() == ((), None, None, (), (), "", False, False, False, False, True)
     assert FilePolicy() == (True, None, None, None)
 
@@ -213,7 +213,7 @@ def test_4096_bytes_of_a_version_are_read(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\nhead -c 5000 /dev/zero | tr '\\0' a\n")
     program.chmod(0o755)
-    assert probe_version(str(program)) == "a" * 4096
+    assert VersionProbe().version(str(program)) == "a" * 4096
 
 
 def test_a_command_may_follow_dashes() -> None:

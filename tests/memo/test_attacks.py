@@ -316,16 +316,6 @@ def test_code_that_is_changed_between_its_import_and_the_end_is_not_kept(bench: 
     assert len(run(PROGRAM)) == 1
 
 
-def test_a_program_that_did_not_say_its_version_is_asked_again(bench: Bench) -> None:
-    from gpubind.launch import execute
-
-    silent = bench.work / "silent"
-    silent.write_bytes(b"\x7fELF")
-    with Recorder(lambda status: None) as recorder:
-        assert execute.probe_version(str(silent)) == ""
-    assert recorder.refused == f"it does not answer: {silent} --version"
-
-
 @pytest.mark.skipif(not IS_ROOT, reason="only root can give directories away")
 @pytest.mark.parametrize(
     ("owner", "group", "mode", "is_closed"),

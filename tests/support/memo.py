@@ -21,8 +21,8 @@ import pytest
 import gpubind.__main__
 import gpubind.cli.main
 import gpubind.cli.output
-import gpubind.launch.caller
 from gpubind.host import programs
+from gpubind.launch.execute import VersionProbe
 from gpubind.machine.listener import report_program
 from gpubind.memo import answer, files, filesystems, questions, storing
 from tests.support.driver import V, kernel, rhel
@@ -242,7 +242,7 @@ def bench_in(base: Path) -> Iterator[Bench]:
         bench.served += 1
         return give(memo, rest)
 
-    def probe(program: str) -> str:
+    def version(_: VersionProbe, program: str) -> str:
         report_program(program)
         return Path(program).read_bytes().decode("utf-8", "replace")
 
@@ -266,7 +266,7 @@ def bench_in(base: Path) -> Iterator[Bench]:
         patch.setattr(filesystems.FileSystems, "trust", lambda _, path, device: bench.trust(path, device))
         patch.setattr(storing, "note_modules", lambda recorder, **_: None)
         patch.setattr(programs, "PROGRAM_DIRECTORIES", (str(base / "standard"),))
-        patch.setattr(gpubind.launch.caller, "probe_version", probe)
+        patch.setattr(VersionProbe, "version", version)
         patch.setattr(pwd, "getpwuid", getpwuid)
         may = posix.access
 
