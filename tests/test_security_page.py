@@ -28,7 +28,8 @@ from gpubind.image import tar as archives
 from gpubind.inventory.cdi import specs as cdi_specs
 from gpubind.loader import container
 from gpubind.machine import programs
-from gpubind.machine.budget import BOUNDS, LINKS_LIMIT
+from gpubind.machine.budget import BOUNDS
+from gpubind.model.files import LINKS_LIMIT
 from tests.support.golden import assert_listed
 
 ROOT = Path(__file__).parent.parent

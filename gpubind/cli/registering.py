@@ -19,11 +19,9 @@ from gpubind.host.programs import PROGRAM_DIRECTORIES
 from gpubind.launch.execute import this_package
 from gpubind.machine import system
 from gpubind.machine.answers import facts, has_access, inspection_error, is_file, missing_from, real_path
-from gpubind.machine.links import Link, walk_path
 from gpubind.machine.regular import read_beginning, read_regular
 from gpubind.machine.trust import is_trusted_path
-from gpubind.model import Missing
-from gpubind.model.files import ABSENT, FORBIDDEN
+from gpubind.model.files import ABSENT, FORBIDDEN, Link, Missing, walk_path
 
 PROGRAMS = "/usr/local/sbin"
 HEAD_LIMIT = 512

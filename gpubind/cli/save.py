@@ -14,12 +14,10 @@ from typing import Optional, Union
 
 from gpubind.machine import system
 from gpubind.machine.answers import exists, is_directory
-from gpubind.machine.links import Link, walk_path
 from gpubind.machine.system import OpenDirectory
 from gpubind.machine.trust import acts_as_root
 from gpubind.machine.writing import replace
-from gpubind.model import Missing
-from gpubind.model.files import LOOP
+from gpubind.model.files import LOOP, Link, Missing, walk_path
 
 _STICKY_FOR_ALL = stat.S_ISVTX | stat.S_IWOTH
 _WRITE = os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC

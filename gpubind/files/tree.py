@@ -10,9 +10,9 @@ from gpubind.errors import closed_error
 from gpubind.files.facts import ELF, IDENT, RECORDED, STUB, FileFact
 from gpubind.formats.elf.elf import STUB_LIMIT, ElfFacts, ElfIdent, NotElf
 from gpubind.machine.answers import ATTRIBUTES, OF_DEVICES
-from gpubind.machine.budget import LINKS_LIMIT, spend
+from gpubind.machine.budget import spend
 from gpubind.model import HostPath, Missing, ResolvedFile, RootedPath, Stat
-from gpubind.model.files import ABSENT, LOOP, noun_of
+from gpubind.model.files import ABSENT, LINKS_LIMIT, LOOP, noun_of
 
 T = TypeVar("T")
 
@@ -255,7 +255,7 @@ class Tree:
     def _walk(self, at: RootedPath, path: str, depth: int = 0) -> Union[RootedPath, Missing]:
         """Return where *path* leads from the resolved directory *at*; *depth* is the depth of nested links.
 
-        `machine.links.walk_path` does the same. This loop over cached facts is the main cost of planning.
+        `model.files.walk_path` does the same. This loop over cached facts is the main cost of planning.
         """
         stats = self._stats
         todo = path.split("/")[::-1]

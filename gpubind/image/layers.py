@@ -21,10 +21,9 @@ from gpubind.formats.archive.tar import TarHeader
 from gpubind.formats.elf.elf import ElfIdent, parse_ident
 from gpubind.image.tar import Member, members, open_sparse
 from gpubind.machine.budget import spend
-from gpubind.machine.links import Link, walk_path
 from gpubind.model import ABSENT, HostPath, Missing, RootedPath, Stat
 from gpubind.model.arch import ARCHITECTURES
-from gpubind.model.files import noun_of
+from gpubind.model.files import Link, noun_of, walk_path
 
 STEPS_LIMIT = 10_000_000
 """Limit of the names in all paths, and of entries below whiteouts: an image of 400,000 files has about 4 million."""

@@ -16,8 +16,8 @@ from typing import Any, Optional, TypeVar, Union
 from gpubind.files import Tree
 from gpubind.files.facts import FileFact
 from gpubind.frozen import NamedTuple
-from gpubind.machine.links import Link, walk_path
 from gpubind.model import ABSENT, ContainerPath, EnvVar, FileKind, HostPath, Missing, Mount, RootedPath, Stat
+from gpubind.model.files import Link, walk_path
 
 T = TypeVar("T")
 

@@ -18,8 +18,6 @@ from gpubind.frozen import NamedTuple
 VARIABLE = "GPUBIND_BOUNDS"
 """The variable that multiplies the bounds of a command."""
 TIMES_LIMIT = 1000
-LINKS_LIMIT = 40
-"""The limit of links on the way to one file. Source: Linux, fs/namei.c, MAXSYMLINKS."""
 
 
 class Bound(NamedTuple):

@@ -13,11 +13,9 @@ from typing import Optional, Union
 
 from gpubind.machine import system
 from gpubind.machine.answers import CHUNK, changed, inspection_error, missing_from, read_up_to, retry_transient
-from gpubind.machine.links import Link, walk_path
 from gpubind.machine.listener import noted
 from gpubind.machine.mounts import with_owner
-from gpubind.model import Missing
-from gpubind.model.files import ABSENT
+from gpubind.model.files import ABSENT, Link, Missing, walk_path
 
 UID_MAP = "/proc/self/uid_map"
 _ALL_USERS = [b"0", b"0", b"4294967295"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import stat
+from collections.abc import Callable
 from functools import reduce
 from operator import or_
 from typing import Literal, NewType, Optional, TypeVar, Union
@@ -57,6 +58,8 @@ ANSWERS: dict[int, Missing] = {
     errno.EPERM: FORBIDDEN,
 }
 """The errors of the kernel that are answers. Every other error means that the file could not be inspected."""
+LINKS_LIMIT = 40
+"""The limit of links on the way to one file. Source: Linux, fs/namei.c, MAXSYMLINKS."""
 
 _NOUNS: dict[FileKind, str] = {
     "file": "a regular file",
@@ -131,3 +134,47 @@ class ResolvedFile(NamedTuple):
 def or_none(answer: Union[_T, Missing]) -> Optional[_T]:
     """Return *answer*, or None where it is missing for any reason."""
     return None if isinstance(answer, Missing) else answer
+
+
+class Link(NamedTuple):
+    """A symbolic link on the way."""
+
+    target: str
+
+
+def walk_path(
+    path: str,
+    current: _T,
+    root: _T,
+    step: Callable[[_T, str], Union[_T, Link, Missing]],
+    up: Callable[[_T], _T],
+    is_directory: Callable[[_T], bool] = lambda here: True,
+) -> tuple[Union[_T, Missing], _T, list[str]]:
+    """Return the result of following *path* from *current*, the last position, and the names not followed.
+
+    It is followed name by name, as by the kernel (path_resolution(7)). *step* looks up a name in a directory, *up*
+    returns the parent directory. Absolute links start at *root*.
+    """
+    todo = path.split("/")[::-1]
+    links = 0
+    while todo:
+        name = todo.pop()
+        if not is_directory(current):
+            return ABSENT, current, [name, *reversed(todo)]
+        if name in ("", "."):
+            continue
+        if name == "..":
+            current = up(current)
+            continue
+        result = step(current, name)
+        if isinstance(result, Link):
+            links += 1
+            if links <= LINKS_LIMIT:
+                current = root if result.target.startswith("/") else current
+                todo.extend(result.target.split("/")[::-1])
+                continue
+            result = LOOP
+        if isinstance(result, Missing):
+            return result, current, [name, *reversed(todo)]
+        current = result
+    return current, current, []

@@ -19,7 +19,6 @@ from gpubind.host import Host
 from gpubind.inventory.cdi.specs import SOURCE, AppliedEdits, CdiChoice, in_driver_root, registry_findings
 from gpubind.inventory.claims import Claim, Outcome, SourceResult, is_clean, partition_outcomes
 from gpubind.inventory.nodes import read_groups, read_node
-from gpubind.machine.budget import LINKS_LIMIT
 from gpubind.model import (
     ContainerPath,
     Decision,
@@ -35,6 +34,7 @@ from gpubind.model import (
     Vendor,
     Verdict,
 )
+from gpubind.model.files import LINKS_LIMIT
 from gpubind.model.findings import finding
 from gpubind.model.layouts import UNBINDABLE_DIRECTORIES
 
