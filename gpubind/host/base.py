@@ -53,7 +53,6 @@ SEARCHED = ("PATH", LIBRARY_PATH)
 """The variables with search paths of a host: a record has its own."""
 
 LIST_FILES = tuple(row.list_name for row in VENDOR_ROWS.values())
-_SHIPPED_LABEL = "etc/{name}"
 
 
 def plan_variables(environ: Mapping[str, str]) -> dict[str, str]:
@@ -218,7 +217,8 @@ class Host:
 
 def shipped_liblist(name: str) -> ListFile:
     """Return gpubind's list file *name*."""
-    return ListFile(_SHIPPED_LABEL.format(name=name), read_data(f"etc/{name}"), shipped=True)
+    label = f"etc/{name}"
+    return ListFile(label, read_data(label), shipped=True)
 
 
 def dev_root_assumed(host: Host) -> Iterator[Finding]:

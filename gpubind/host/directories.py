@@ -88,14 +88,11 @@ def untrusted(
     configured = [path for name in ("config.toml", *LIST_FILES) for path, _ in list_file_paths(name, environ)]
     caches = (xdg_directory(environ, "XDG_CACHE_HOME", ".cache"), environ.get("TMPDIR", ""))
     programs = environ.get("PATH", "").split(":")
-    candidates: list[tuple[Literal["file", "cache", "programs", "named"], str]] = [
-        ("file", path) for path in configured
-    ]
-    candidates += [("cache", path) for path in caches] + [("programs", path) for path in programs]
     roots = tuple(roots)
-    inside = [f"{root.rstrip('/')}{path}" for root in roots for path in below]
-    candidates += [("named", path) for path in (*roots, *inside, *map(_absolute, files))]
-    for kind, path in dict.fromkeys(candidates):
+    named = (*roots, *(f"{root.rstrip('/')}{path}" for root in roots for path in below), *map(_absolute, files))
+    kinds: dict[Literal["file", "cache", "programs", "named"], Iterable[str]]
+    kinds = {"file": configured, "cache": caches, "programs": programs, "named": named}
+    for kind, path in dict.fromkeys((kind, path) for kind, paths in kinds.items() for path in paths):
         part = writable_by_others(path) if path.startswith("/") and (exists(path) or kind == "cache") else None
         if part is not None:
             yield Untrusted(kind, path, part)

@@ -32,9 +32,8 @@ def open_host(
     if host is None:
         from gpubind.host.live import LiveHost
 
-        return LiveHost(
-            os.fspath(root) if root is not None else "/", os.fspath(dev_root) if dev_root is not None else None, environ
-        )
+        driver_root = "/" if root is None else os.fspath(root)
+        return LiveHost(driver_root, None if dev_root is None else os.fspath(dev_root), environ)
     if root is not None or dev_root is not None:
         message = "--root and --dev-root cannot be used with --host"
         raise UsageError("host-with-root", message, why="a record has the roots that it was made with")

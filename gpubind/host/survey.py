@@ -66,17 +66,16 @@ def _library_places(tree: Tree, machine: str) -> tuple[str, ...]:
 
 def _paths(kind: str) -> tuple[str, ...]:
     """Return the paths of that *kind* in data/survey.json: `/{etc,run}/cdi` is two."""
-    return tuple(
-        path for pattern in json.loads(read_data("model/data/survey.json"))[kind] for path in _expand_braces(pattern)
-    )
+    patterns = json.loads(read_data("model/data/survey.json"))[kind]
+    return tuple(path for pattern in patterns for path in _expand_braces(pattern))
 
 
 def _expand_braces(pattern: str) -> list[str]:
     head, brace, braced = pattern.partition("{")
+    if not brace:
+        return [pattern]
     choices, _, tail = braced.partition("}")
-    return (
-        [head + choice + end for choice in choices.split(",") for end in _expand_braces(tail)] if brace else [pattern]
-    )
+    return [head + choice + end for choice in choices.split(",") for end in _expand_braces(tail)]
 
 
 def _data_directories(libraries: tuple[str, ...]) -> Iterator[str]:
@@ -104,18 +103,17 @@ class _Survey:
         """Directories whose names are all recorded with facts: sockets, pid files, the driver's file list."""
 
     def run(self, host: Host) -> None:
-        helpers = (
-            f"{prefix}/{name}/bin/starter-suid"
-            for prefix in layouts.STARTER_PREFIXES
-            for name in ("apptainer", "singularity")
-        )
+        runtimes = (f"{prefix}/{name}" for prefix in layouts.STARTER_PREFIXES for name in ("apptainer", "singularity"))
+        helpers = (f"{directory}/bin/starter-suid" for directory in runtimes)
         for path in (*_paths("single"), *helpers):
             self.tree.look_at(path, text=path in _TEXTS)
         configured = read_ldsoconf(self.tree)
         for path in configured.files:
             self.list(path.rpartition("/")[0] or "/")
             self.tree.look_at(path, text=True)
-        cached = self._cached_directories()
+        cache = read_ldcache(self.tree)
+        cached_paths = {entry.path.rpartition("/")[0] for entry in cache} if isinstance(cache, LdCache) else ()
+        cached = sorted(path for path in cached_paths if path.startswith("/"))
         known_directories = _library_places(self.tree, host.uname.machine)
         libraries = (*known_directories, *cached, *configured.directories)
         for directory in dict.fromkeys(libraries):
@@ -149,13 +147,6 @@ class _Survey:
         self._dependencies()
         self._glibc()
 
-    def _cached_directories(self) -> list[str]:
-        cache = read_ldcache(self.tree)
-        if not isinstance(cache, LdCache):
-            return []
-        paths = {entry.path.rpartition("/")[0] for entry in cache}
-        return sorted(path for path in paths if path.startswith("/"))
-
     def _pci_devices(self) -> None:
         """Record display controllers (class 0x03) and accelerators (0x12) with kernel driver and DRM nodes."""
         for name in self.list("/sys/bus/pci/devices"):
@@ -182,9 +173,8 @@ class _Survey:
                 if soname in seen_sonames or "/" in soname or len(seen_sonames) > _DEPENDENCIES_LIMIT:
                     continue
                 seen_sonames.add(soname)
-                places = [
-                    f"{directory.rstrip('/')}/{soname}" for directory, names in self.listed.items() if soname in names
-                ]
+                beside = [directory for directory, names in self.listed.items() if soname in names]
+                places = [f"{directory.rstrip('/')}/{soname}" for directory in beside]
                 if isinstance(cache, LdCache):
                     places += [entry.path for entry in cache.entries_named(soname) if entry.path[:1] == "/"]
                 for place in dict.fromkeys(places):

@@ -57,22 +57,18 @@ _Fact = TypeVar("_Fact", bound=Union[bytes, ElfIdent, NotElf, ElfFacts, Missing,
 
 class _RecordedAnswers:
     def __init__(self) -> None:
-        self.entries: dict[str, dict[str, record.RecordedEntry]] = {}
+        self.entries: dict[str, record.RecordedEntry] = {}
         self.listings: dict[str, Union[tuple[str, ...], Missing]] = {}
-
-    def entry(self, path: str) -> Optional[record.RecordedEntry]:
-        parent, _, name = path.rpartition("/")
-        return self.entries.get(parent or "/", {}).get(name)
-
-    def add(self, path: str, entry: record.RecordedEntry) -> None:
-        parent, _, name = path.rpartition("/")
-        self.entries.setdefault(parent or "/", {})[name] = entry
 
     def directories(self) -> dict[str, record.RecordedDirectory]:
         """Return the answers by directory. In a listed directory, absent names are left out."""
         directories = {}
-        for path in sorted({*self.entries, *self.listings}):
-            names, entries = self.listings.get(path), self.entries.get(path, {})
+        entries_in: dict[str, dict[str, record.RecordedEntry]] = {}
+        for path, entry in self.entries.items():
+            parent, _, name = path.rpartition("/")
+            entries_in.setdefault(parent or "/", {})[name] = entry
+        for path in sorted({*entries_in, *self.listings}):
+            names, entries = self.listings.get(path), entries_in.get(path, {})
             if names is None or isinstance(names, Missing):
                 directories[path] = record.RecordedDirectory(entries, (), names or False)
                 continue
@@ -168,7 +164,7 @@ class SurveyedTree(FactsTree):
         return value
 
     def _entry(self, path: str) -> record.RecordedEntry:
-        entry = self._answers.entry(path)
+        entry = self._answers.entries.get(path)
         if entry is None:
             stat = self._tree.lstat(path)
             entry = record.RecordedEntry(stat)
@@ -176,12 +172,12 @@ class SurveyedTree(FactsTree):
                 target = self._tree.readlink(path)
                 entry = record.RecordedEntry(LINK, link=target if isinstance(target, str) else "")
             if not _is_unrecorded(stat):
-                self._answers.add(path, entry)
+                self._answers.entries[path] = entry
         return entry
 
     def _record_fact(self, path: str, fact: str, answer: _Fact) -> _Fact:
         if not _is_unrecorded(answer):
-            self._answers.add(path, self._entry(path)._replace(**{fact: answer}))  # type: ignore[arg-type]  # as its field
+            self._answers.entries[path] = self._entry(path)._replace(**{fact: answer})  # type: ignore[arg-type]  # as its field
         return answer
 
     def _body(self, path: str) -> Union[bytes, Missing]:
@@ -234,11 +230,6 @@ def _select_lines(
     return b"".join(line + b"\n" for line in text.split(b"\n") if pattern.match(line))
 
 
-def _has_driver(host: Host, directory: str) -> bool:
-    """Return whether *directory* may hold the driver's libcuda: a record omits the other directories."""
-    return host.driver.lenient.has(f"{directory}/libcuda.so.1")
-
-
 class SurveyedHost(Host):
     """A wrapper of *host* that records its answers. Like a record it has no users and no `local` tree."""
 
@@ -250,8 +241,9 @@ class SurveyedHost(Host):
         environ = {}
         for name, value in sorted(host.environ.items()):
             parts = value.split(":")
-            if name == LIBRARY_PATH:
-                parts = [part for part in split_library_path(value) if part[:1] == "/" and _has_driver(host, part)]
+            if name == LIBRARY_PATH:  # only directories that may hold the driver's libcuda
+                absolute = (part for part in split_library_path(value) if part.startswith("/"))
+                parts = [part for part in absolute if host.driver.lenient.has(f"{part}/libcuda.so.1")]
             environ[name] = ":".join(part for part in parts if not is_in_a_home(part))
         self.environ = {name: value for name, value in environ.items() if value}
         self.uname, self.identity = host.uname, host.identity

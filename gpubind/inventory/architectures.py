@@ -41,12 +41,10 @@ class GpuArch(NamedTuple):
 def architectures(host: Host, gpus: Iterable[Gpu]) -> tuple[GpuArch, ...]:
     """Return the architecture of each of *gpus*; *host* must be lenient."""
     every = tuple(gpus)
-    nvidia_gpus = [gpu for gpu in every if gpu.vendor == "nvidia"]
-    return (
-        *_nvidia_architectures(host, nvidia_gpus),
-        *_amd_architectures(host, every),
-        *_intel_architectures(host, every),
-    )
+    nvidia, amd, intel = ([gpu for gpu in every if gpu.vendor == vendor] for vendor in ("nvidia", "amd", "intel"))
+    processors = read_processors(host) if amd else {}
+    amd_architectures = (GpuArch(gpu, processors.get(gpu.minor)) for gpu in amd)
+    return (*_nvidia_architectures(host, nvidia), *amd_architectures, *_intel_architectures(host, intel))
 
 
 def _nvidia_architectures(host: Host, gpus: list[Gpu]) -> Iterator[GpuArch]:
@@ -58,18 +56,10 @@ def _nvidia_architectures(host: Host, gpus: list[Gpu]) -> Iterator[GpuArch]:
         yield GpuArch(gpu, arch_of_capability(capability or ""))
 
 
-def _amd_architectures(host: Host, gpus: Iterable[Gpu]) -> Iterator[GpuArch]:
-    amd_gpus = [gpu for gpu in gpus if gpu.vendor == "amd"]
-    processors = read_processors(host) if amd_gpus else {}
-    for gpu in amd_gpus:
-        yield GpuArch(gpu, processors.get(gpu.minor))
-
-
-def _intel_architectures(host: Host, gpus: Iterable[Gpu]) -> Iterator[GpuArch]:
+def _intel_architectures(host: Host, gpus: list[Gpu]) -> Iterator[GpuArch]:
     # Only those in the table: code for the others is usually compiled when it is loaded.
-    intel_gpus = [gpu for gpu in gpus if gpu.vendor == "intel"]
-    if intel_gpus:
+    if gpus:
         from gpubind.inventory.intel.devices import platform  # few hosts have such a device
 
-        platforms = ((gpu, platform(host, gpu.pci or "")) for gpu in intel_gpus)
+        platforms = ((gpu, platform(host, gpu.pci or "")) for gpu in gpus)
         yield from (GpuArch(gpu, _COMPILER_NAMES.get(name, name)) for gpu, name in platforms if name is not None)

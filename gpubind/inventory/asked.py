@@ -13,13 +13,12 @@ TIMEOUT_S = 10.0
 
 def with_gpus_of_smi(host: Host, inventories: Iterable[Inventory]) -> tuple[Inventory, ...]:
     """Return *inventories*; NVIDIA's with the GPUs of nvidia-smi where it has devices, but no file names a GPU."""
-    return tuple(_with_smi_gpus(host, inventory) for inventory in inventories)
-
-
-def _with_smi_gpus(host: Host, inventory: Inventory) -> Inventory:
-    if inventory.driver.vendor != "nvidia" or inventory.gpus or not inventory.devices:
-        return inventory
-    return inventory._replace(gpus=query_gpus(host))
+    return tuple(
+        each._replace(gpus=query_gpus(host))
+        if each.driver.vendor == "nvidia" and each.devices and not each.gpus
+        else each
+        for each in inventories
+    )
 
 
 def query_gpus(host: Host) -> tuple[Gpu, ...]:

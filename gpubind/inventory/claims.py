@@ -7,24 +7,9 @@ from typing import Literal, Optional, Union
 
 from gpubind.files import Tree
 from gpubind.frozen import NamedTuple
-from gpubind.model import (
-    Capability,
-    ContainerPath,
-    Decision,
-    EnvVar,
-    FileGroup,
-    FileKind,
-    FileRole,
-    Finding,
-    HostFile,
-    Missing,
-    PassedOver,
-    ResolvedFile,
-    Step,
-    Vendor,
-    Verdict,
-)
-from gpubind.model.files import noun_of
+from gpubind.model import Capability, Decision, EnvVar, Finding, HostFile, PassedOver, Vendor
+from gpubind.model.files import ContainerPath, FileKind, Missing, ResolvedFile, noun_of
+from gpubind.model.host import FileGroup, FileRole, Step, Verdict
 
 ClaimKind = Literal[
     "library", "library-name", "library-file", "version", "program", "path", "own-path", "file", "device"

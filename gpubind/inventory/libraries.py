@@ -12,18 +12,8 @@ from gpubind.frozen import NamedTuple
 from gpubind.inventory.claims import Claim
 from gpubind.inventory.liblist import NameTable, capability_of
 from gpubind.inventory.search import LD_CACHE, Accepted, Candidate, Rejected, Search
-from gpubind.model import (
-    CAPABILITIES,
-    Capability,
-    Decision,
-    FileGroup,
-    HostFile,
-    Missing,
-    ResolvedFile,
-    RootedPath,
-    Step,
-    Verdict,
-)
+from gpubind.model import CAPABILITIES, Capability, Decision, HostFile, Missing, ResolvedFile, RootedPath
+from gpubind.model.host import FileGroup, Step, Verdict
 
 _NEUTRAL: dict[Optional[FileGroup], Capability] = {"glvnd": "graphics", "opencl": "compute"}
 """The capability of each vendor-neutral group."""
@@ -117,9 +107,7 @@ def _without_second_files(files: tuple[HostFile, ...]) -> tuple[HostFile, ...]:
         else:
             names = {*bearer.names, *file.names, *(() if driver_version_of(name) else (name,))}
             bearers[key] = bearer._replace(names=tuple(sorted(names)), version=bearer.version or file.version)
-    return tuple(
-        bearers[f.path, f.arch] if f.soname in f.names and (f.path, f.arch) in bearers else f for f in kept_files
-    )
+    return tuple(bearers.get((f.path, f.arch), f) if f.soname in f.names else f for f in kept_files)
 
 
 class _LibraryChooser:
@@ -142,11 +130,9 @@ class _LibraryChooser:
         is_known = (judged.path or "").endswith("/" + candidate.name) and (rule, judged.path) in self._decided
         self._decided.add((rule, judged.path))
         if not is_known:
-            path, found_by = judged.path or candidate.path, candidate.found_by
-            decision = claim.decision(
-                verdict, rule, detail, path=path, found_by=found_by, subject=candidate.name, step=step
-            )
-            self.decisions.setdefault((candidate.name, rule, path), decision)
+            path, name, found_by = judged.path or candidate.path, candidate.name, candidate.found_by
+            decision = claim.decision(verdict, rule, detail, path=path, found_by=found_by, subject=name, step=step)
+            self.decisions.setdefault((name, rule, path), decision)
 
     def is_shadowed(self, file: HostFile) -> bool:
         """Return whether the soname of *file* leads to another version of the library; if so, add a Decision."""
@@ -205,10 +191,8 @@ def _library(search: Search, wins: list[_ChosenName]) -> HostFile:
         names.add(soname)
         # Nothing opens libcuda.so.550.163.01 where libcuda.so.1 exists. One bind fewer means one mount fewer.
         names -= {own_name} - {soname}
-    resolved = ResolvedFile(path, first.accepted.stat)
-    file = first.claim.file(
-        search.tree, resolved, kind="library", found_by=first.candidate.found_by, capability=first.capability
-    )
+    resolved, found_by = ResolvedFile(path, first.accepted.stat), first.candidate.found_by
+    file = first.claim.file(search.tree, resolved, kind="library", found_by=found_by, capability=first.capability)
     return file._replace(
         names=tuple(sorted(names)),
         arch=first.accepted.arch,
@@ -240,10 +224,9 @@ def _soname(search: Search, path: RootedPath, own_name: str, names: set[str], in
 
 def unmatched_claims(claims: Iterable[Claim], libraries: Libraries) -> list[Decision]:
     """Return an `absent` Decision for each of *claims* on a library that no name on this host matches."""
-    seen = {decision.subject for decision in libraries.decisions} | {
-        name for file in libraries.files for name in file.names
-    }
-    seen |= {file.path.rpartition("/")[2] for file in libraries.files}
+    seen = {decision.subject for decision in libraries.decisions}
+    for file in libraries.files:
+        seen |= {*file.names, file.path.rpartition("/")[2]}
     by_stem: dict[str, list[str]] = {}
     for name in seen:
         if ".so" in name:

@@ -19,17 +19,8 @@ from gpubind.inventory.interpreters import interpreter_directories
 from gpubind.inventory.liblist import NameTable
 from gpubind.inventory.libraries import ClaimsByName, Libraries, find_libraries, unmatched_claims, with_aliases
 from gpubind.inventory.search import Accepted, Candidate, Search
-from gpubind.model import (
-    READ_ONLY_OPTIONS,
-    USERSPACES,
-    Capability,
-    ContainerPath,
-    Decision,
-    HostFile,
-    Missing,
-    ResolvedFile,
-    RootedPath,
-)
+from gpubind.model import READ_ONLY_OPTIONS, USERSPACES, Capability, Decision, HostFile
+from gpubind.model.files import ContainerPath, Missing, ResolvedFile, RootedPath
 from gpubind.model.layouts import TEGRA_PASSTHROUGH, UNBINDABLE_DIRECTORIES, data_prefix_pairs
 
 _PASSTHROUGH_PREFIXES = ("/", f"{TEGRA_PASSTHROUGH}/")
@@ -143,9 +134,8 @@ def _follow_paths(search: Search, claims: Iterable[Claim]) -> _ListedPaths:
             others[resolved] = claim
         else:
             before = libraries.get(resolved, claim)
-            libraries[resolved] = before._replace(
-                extra_names=tuple(dict.fromkeys((*before.extra_names, *claim.extra_names)))
-            )
+            names = dict.fromkeys((*before.extra_names, *claim.extra_names))
+            libraries[resolved] = before._replace(extra_names=tuple(names))
     return _ListedPaths(libraries, others, devices, tuple(decisions))
 
 
@@ -288,15 +278,11 @@ def _paths_by_target(search: Search, claim: Claim) -> dict[str, str]:
     # Next, the top directory of an unpacked .run file. Not if the file also exists below /etc: a second manifest would
     # show each GPU twice.
     if not places and not glob(search.tree.lenient, name.replace("/usr/share/", "/etc/", 1)):
-        tops = (
-            (top, file)
-            for top in search.libcuda_directories
-            for file in search.tree.names(top)
-            if file in RUN_DIRECTORY
-        )
+        tops = ((top, file) for top in search.libcuda_directories for file in search.tree.names(top))
         for top, file in tops:
-            if fnmatchcase(RUN_DIRECTORY[file], name):
-                places.setdefault(RUN_DIRECTORY[file], f"{top.rstrip('/')}/{file}")
+            target = RUN_DIRECTORY.get(file, "")
+            if fnmatchcase(target, name):
+                places.setdefault(target, f"{top.rstrip('/')}/{file}")
     return places
 
 
@@ -335,12 +321,8 @@ def _library_candidates(tree: Tree, pattern: str) -> list[Candidate]:
     for path in glob(tree, pattern):
         directory, _, name = path.rpartition("/")
         resolved, stem = tree.resolve(path), library_stem(name)
-        others = [
-            other_name
-            for other_name in tree.names(directory or "/")
-            if other_name != name and other_name.startswith(stem)
-        ]
-        same = (other_name for other_name in others if tree.resolve(f"{directory}/{other_name}") == resolved)
+        others = (other for other in tree.names(directory or "/") if other != name and other.startswith(stem))
+        same = (other for other in others if tree.resolve(f"{directory}/{other}") == resolved)
         places = ((file_name, RootedPath(f"{directory}/{file_name}")) for file_name in (name, *same))
         candidates += [Candidate(file_name, place, directory or "/") for file_name, place in places]
     return candidates

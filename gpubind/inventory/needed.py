@@ -8,18 +8,8 @@ from typing import Optional
 from gpubind.inventory.claims import Claim
 from gpubind.inventory.search import Search
 from gpubind.loader.closure import Dependency, host_closure
-from gpubind.model import (
-    CAPABILITIES,
-    Capability,
-    Decision,
-    FileGroup,
-    HostFile,
-    Missing,
-    Request,
-    ResolvedFile,
-    RootedPath,
-    Vendor,
-)
+from gpubind.model import CAPABILITIES, Capability, Decision, FileGroup, HostFile, Request, Vendor
+from gpubind.model.files import Missing, ResolvedFile, RootedPath
 
 
 def needed_files(
@@ -41,21 +31,16 @@ def needed_files(
         claim = Claim("library-name", needed.name, "closure", location, vendor, group=group)
         resolved = needed.path and search.tree.find(needed.path)
         if not isinstance(resolved, ResolvedFile):
-            detail = "this host has no such library; the image may have one"
-            decisions.append(claim.absent(detail))
+            decisions.append(claim.absent("this host has no such library; the image may have one"))
         elif search.other_release(resolved.path):
             decisions.append(claim.rejected("other-rocm", "of another ROCm than the one that serves", resolved.path))
         elif resolved.path in more:  # one file under two names
             before = more[resolved.path]
             more[resolved.path] = before._replace(names=tuple(sorted({*before.names, needed.name})))
         else:
-            file = claim.file(
-                search.tree,
-                resolved,
-                kind="library",
-                found_by=needed.found_by,
-                capability=_capability(needed, capabilities, request),
-            )
+            capability = _capability(needed, capabilities, request)
+            by = needed.found_by
+            file = claim.file(search.tree, resolved, kind="library", found_by=by, capability=capability)
             elf = search.tree.elf(resolved.path)
             soname = needed.name if isinstance(elf, Missing) or elf.soname is None else elf.soname
             more[resolved.path] = file._replace(names=(needed.name,), arch=search.arch, soname=soname)

@@ -11,23 +11,10 @@ from gpubind.formats.driver.kernel import MIG_MINORS, parse_devices, parse_group
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.inventory.claims import Claim
-from gpubind.model import (
-    ABSENT,
-    Capability,
-    ContainerPath,
-    Decision,
-    DeviceNode,
-    DriverKind,
-    Finding,
-    Gpu,
-    HostFile,
-    Missing,
-    RootedPath,
-    Severity,
-    Vendor,
-)
-from gpubind.model.files import noun_of
+from gpubind.model import Capability, Decision, DeviceNode, DriverKind, Gpu, HostFile, Vendor
+from gpubind.model.files import ABSENT, ContainerPath, Missing, RootedPath, noun_of
 from gpubind.model.findings import active_cases, finding
+from gpubind.model.host import Finding, Severity
 from gpubind.model.layouts import DXG, TEGRA_CONTROL, TEGRA_RELEASE, WSL_LIBRARIES
 
 DRM = ("drm",)
@@ -145,12 +132,10 @@ def hidden_gpus(devices: Devices) -> tuple[int, ...]:
     first program creates them. A GPU whose node is unknown is not hidden.
     """
     nodes = {node.target: node for node in devices.nodes}
-    gpu_nodes = [(gpu, nodes.get(ContainerPath(gpu.node))) for gpu in devices.gpus if gpu.node is not None]
-    if all(node is None for _, node in gpu_nodes):
+    found = [(gpu.index, nodes.get(ContainerPath(gpu.node))) for gpu in devices.gpus if gpu.node is not None]
+    if all(node is None for _, node in found):
         return ()
-    return tuple(
-        gpu.index for gpu, node in gpu_nodes if gpu.index is not None and (node is None or node.access != "rw")
-    )
+    return tuple(index for index, node in found if index is not None and (node is None or node.access != "rw"))
 
 
 def hides_some(devices: Devices) -> bool:

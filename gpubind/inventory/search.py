@@ -17,14 +17,8 @@ from gpubind.formats.elf.elf import NotElf
 from gpubind.formats.elf.ldcache import LdCache
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.model import Decision, Finding, Missing, ResolvedFile, RootedPath, Stat, Vendor, architecture, finding
-from gpubind.model.layouts import (
-    BINARY_DIRECTORIES,
-    STANDARD_PROGRAMS,
-    SUBDIRECTORIES,
-    SYSTEMS_WITHOUT_LD_CACHE,
-    program_directories_of,
-)
+from gpubind.model import Decision, Finding, Vendor, architecture, finding, layouts
+from gpubind.model.files import Missing, ResolvedFile, RootedPath, Stat
 
 LD_CACHE = "ld.so.cache"
 
@@ -74,7 +68,7 @@ class Search:
         first: tuple[RootedPath, ...] = (),
         beside: tuple[RootedPath, ...] = (),
         others: tuple[RootedPath, ...] = (),
-        programs: tuple[str, ...] = BINARY_DIRECTORIES,
+        programs: tuple[str, ...] = layouts.BINARY_DIRECTORIES,
         is_windows: bool = False,
     ) -> None:
         """Prepare a search with directories *first* before the ld cache, and without anything below *others*.
@@ -93,11 +87,10 @@ class Search:
         self.excluded_directories = others
         on_path = (directory for directory in host.variable("PATH").split(":") if directory.startswith("/"))
         self.libcuda_directories = beside
-        program_directories = (place for directory in beside for place in program_directories_of(directory))
-        near = tuple(
-            place for place in program_directories if place not in STANDARD_PROGRAMS and self.tree.lenient.names(place)
-        )
-        self.programs = tuple(dict.fromkeys((*(STANDARD_PROGRAMS if near else ()), *near, *programs, *on_path)))
+        standard = layouts.STANDARD_PROGRAMS
+        places = (place for directory in beside for place in layouts.program_directories_of(directory))
+        near = [place for place in places if place not in standard and self.tree.lenient.names(place)]
+        self.programs = tuple(dict.fromkeys((*(standard if near else ()), *near, *programs, *on_path)))
         self.version = version
         self.is_windows = is_windows
         self._judged: dict[str, Union[Accepted, Rejected]] = {}
@@ -137,9 +130,8 @@ class Search:
     def judge(self, candidate: Candidate) -> Union[Accepted, Rejected]:
         """Return the file of *candidate* if it is a library for this machine and of this driver, else the reason."""
         if candidate.found_by != LD_CACHE and candidate.name.partition(".so")[2].strip(".0123456789"):
-            return Rejected(
-                "backup-name", "no program opens a library by this name: behind `.so` there are only numbers"
-            )
+            detail = "no program opens a library by this name: behind `.so` there are only numbers"
+            return Rejected("backup-name", detail)
         resolved = self.tree.find(candidate.path)
         if isinstance(resolved, Missing):
             if resolved.why == "absent":
@@ -190,12 +182,10 @@ def read_cache(tree: Tree, vendor: Vendor) -> tuple[Optional[LdCache], list[Find
     else:
         code, why = cache.code, f"{cache.where}: {cache.why}" if cache.where else cache.why
     rejected = Decision(vendor, LD_CACHE_PATH, "rejected", code, "search", path=LD_CACHE_PATH, detail=why)
-    if isinstance(cache, Missing) and cache.why == "absent" and os_release_id(tree) in SYSTEMS_WITHOUT_LD_CACHE:
+    if isinstance(cache, Missing) and cache.why == "absent" and os_release_id(tree) in layouts.SYSTEMS_WITHOUT_LD_CACHE:
         return None, [], [rejected]
-    where = tree.root.rstrip("/") + LD_CACHE_PATH
-    unusable = finding(
-        code, subject=LD_CACHE_PATH, vendor=vendor, where=where, why=why, ldconfig=ldconfig_command(tree.root)
-    )
+    where, ldconfig = tree.root.rstrip("/") + LD_CACHE_PATH, ldconfig_command(tree.root)
+    unusable = finding(code, subject=LD_CACHE_PATH, vendor=vendor, where=where, why=why, ldconfig=ldconfig)
     return None, [unusable], [rejected]
 
 
@@ -216,18 +206,12 @@ def ldconfig_command(root: str) -> str:
 
 
 def existing_directories(
-    tree: Tree, directories: Iterable[str], below: tuple[str, ...] = SUBDIRECTORIES
+    tree: Tree, directories: Iterable[str], below: tuple[str, ...] = layouts.SUBDIRECTORIES
 ) -> tuple[RootedPath, ...]:
     """Return the existing ones of *directories* and of those *below* each; resolved, each once.
 
     Use a lenient *tree* for known directories: an older record does not cover those of later versions.
     """
     existing = (directory.rstrip("/") for directory in directories if tree.has(directory))
-    candidates = (tree.find(f"{directory}/{sub}".rstrip("/") or "/") for directory in existing for sub in below)
-    return tuple(
-        dict.fromkeys(
-            candidate.path
-            for candidate in candidates
-            if isinstance(candidate, ResolvedFile) and candidate.stat.kind == "dir"
-        )
-    )
+    places = (tree.find(f"{directory}/{sub}".rstrip("/") or "/") for directory in existing for sub in below)
+    return tuple(dict.fromkeys(at.path for at in places if isinstance(at, ResolvedFile) and at.stat.kind == "dir"))

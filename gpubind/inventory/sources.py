@@ -44,9 +44,8 @@ def _read_from_cdi(host: Host, request: Request, listfile: Optional[ListFile]) -
         if isinstance(serving, PassedOver) and request.cdi_devices:
             # Another source would provide the driver, but with every GPU.
             what = f"nothing is left of what `{choice.driver_names[0]}` brings"
-            raise HostReadError(
-                "stale-cdi-device", what, where=choice.driver[0].location, why=serving.why, hint=REGENERATE_HINT
-            )
+            where, why = choice.driver[0].location, serving.why
+            raise HostReadError("stale-cdi-device", what, where=where, why=why, hint=REGENERATE_HINT)
         inventories.append(nvidia.read_inventory(host, request, listfile, serving))
     if choice.others:
         inventories.append(other_inventory(host, choice))

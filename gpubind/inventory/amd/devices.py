@@ -96,10 +96,8 @@ def _partition(host: Host, address: Optional[str]) -> Optional[str]:
 
     Source: Linux `amdgpu_gfx.c` (`current_compute_partition`), `amdgpu_gmc.c` (`current_memory_partition`).
     """
-    modes = (
-        host.lenient.dev.text(f"{nodes.PCI_DEVICES}/{address}/current_{kind}_partition") or ""
-        for kind in ("compute", "memory")
-    )
+    base = f"{nodes.PCI_DEVICES}/{address}"
+    modes = (host.lenient.dev.text(f"{base}/current_{kind}_partition") or "" for kind in ("compute", "memory"))
     return "/".join(mode for mode in modes if re.fullmatch(r"[A-Z]PX|NPS[0-9]", mode)) or None
 
 

@@ -27,28 +27,10 @@ from gpubind.inventory.locate import locate
 from gpubind.inventory.needed import needed_files
 from gpubind.inventory.nodes import PCI_DEVICES, Devices, driver_kind, hidden_gpus, hides_some, natural_sort_key
 from gpubind.inventory.search import Search, existing_directories, read_cache
-from gpubind.model import (
-    Decision,
-    Driver,
-    EnvVar,
-    Finding,
-    Inventory,
-    Missing,
-    Request,
-    RootedPath,
-    SourceUsed,
-)
+from gpubind.model import Decision, Driver, EnvVar, Finding, Inventory, Request, SourceUsed, finding, layouts
 from gpubind.model.arch import architecture
-from gpubind.model.findings import finding
-from gpubind.model.layouts import (
-    BINARY_DIRECTORIES,
-    CONTAINER_LIBRARIES,
-    DXG,
-    ROCM_LIBRARIES,
-    ROCM_PREFIXES,
-    amdgpu_directories,
-    library_directories,
-)
+from gpubind.model.files import Missing, RootedPath
+from gpubind.model.layouts import DXG, ROCM_LIBRARIES
 from gpubind.model.vendors import AMD_MODULE
 
 DEFAULT = "/opt/rocm"
@@ -84,7 +66,7 @@ def _choose_rocm(host: Host, cache: Optional[LdCache], library_path: Iterable[Ro
     finds first, /opt/rocm, the newest /opt/rocm-*.
     """
     tree, lenient = host.driver, host.driver.lenient  # older records do not cover all patterns
-    places = (_release(lenient, path) for pattern in ROCM_PREFIXES for path in glob(lenient, pattern))
+    places = (_release(lenient, path) for pattern in layouts.ROCM_PREFIXES for path in glob(lenient, pattern))
     releases = tuple(dict.fromkeys(path for path in places if isinstance(path, str) and _has_libraries(lenient, path)))
 
     def chosen(prefix: Optional[RootedPath], why: str) -> RocmInstallation:
@@ -93,19 +75,16 @@ def _choose_rocm(host: Host, cache: Optional[LdCache], library_path: Iterable[Ro
     rocm_path, rejection = host.variable(ROCM_PATH), None
     for directory in library_path:
         resolved = tree.resolve(directory)
-        if (
-            isinstance(resolved, str)
-            and basename(resolved) in ROCM_LIBRARIES
-            and any(map(RUNTIME.match, tree.names(resolved)))
-        ):
+        if isinstance(resolved, Missing) or basename(resolved) not in ROCM_LIBRARIES:
+            continue
+        if any(map(RUNTIME.match, tree.names(resolved))):
             return chosen(RootedPath(dirname(resolved)), f"--library-path {directory}")
     if rocm_path:
         resolved = _release(tree, rocm_path) if rocm_path.startswith("/") else Missing("absent", "no absolute path")
         if isinstance(resolved, str) and _has_libraries(tree, resolved):
             return chosen(resolved, f"{ROCM_PATH}={rocm_path}")
-        rejection = (
-            str(resolved) if isinstance(resolved, Missing) else "no libhsa-runtime64 and no libamdhip64 in its lib"
-        )
+        no_runtime = "no libhsa-runtime64 and no libamdhip64 in its lib"
+        rejection = str(resolved) if isinstance(resolved, Missing) else no_runtime
     for entry in cache.entries_with_prefix(("libhsa-runtime64.so", "libamdhip64.so")) if cache else ():
         resolved = tree.resolve(entry.path) if entry.path.startswith("/") else Missing("absent")
         if isinstance(resolved, str):
@@ -168,12 +147,11 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         decisions += [file.decision(file.name, "left-out", "no-rocm", "search", detail=why) for file in others]
         files = tuple(file for file in files if file.kind == "file")
     detail = f"{rocm.prefix or 'what the ld cache has'} serves ({rocm.why}); name another with {ROCM_PATH}"
-    for release in rocm.other_releases:
-        decisions.append(Decision("amd", release, "left-out", "other-rocm", "search", path=release, detail=detail))
+    for other in rocm.other_releases:
+        decisions.append(Decision("amd", other, "left-out", "other-rocm", "search", path=other, detail=detail))
+    release = read_release(host.driver, rocm)
     return Inventory(
-        driver=Driver(
-            "amd", read_release(host.driver, rocm), False, _kernel(host), driver_kind(host), None, host.driver.root
-        ),
+        driver=Driver("amd", release, False, _kernel(host), driver_kind(host), None, host.driver.root),
         source=SourceUsed("liblist", listfile.label),
         searched=search.searched,
         files=files,
@@ -216,18 +194,17 @@ def _bridge(host: Host, rocm: RocmInstallation) -> tuple[Claim, ...]:
 def _search(host: Host, request: Request, cache: Optional[LdCache], rocm: RocmInstallation) -> Search:
     """Return the search: the chosen ROCm precedes; candidates of other releases are rejected."""
     arch = architecture(host.uname.machine).name
-    preferred = (*rocm.directories(*ROCM_LIBRARIES), *CONTAINER_LIBRARIES)
+    preferred = (*rocm.directories(*ROCM_LIBRARIES), *layouts.CONTAINER_LIBRARIES)
     others = (f"{release}/{name}" for release in rocm.other_releases for name in ROCM_LIBRARIES)
-    directories = existing_directories(
-        host.driver.lenient, (*preferred, *amdgpu_directories(arch), *library_directories(arch), *others), below=("",)
-    )
+    known = (*preferred, *layouts.amdgpu_directories(arch), *layouts.library_directories(arch), *others)
+    directories = existing_directories(host.driver.lenient, known, below=("",))
     return Search(
         host,
         cache,
         (*directories, *existing_directories(host.driver, request.library_path, below=("",))),
         first=existing_directories(host.driver, preferred, below=("",)),
         others=rocm.other_releases,
-        programs=(*rocm.directories("bin"), *BINARY_DIRECTORIES),
+        programs=(*rocm.directories("bin"), *layouts.BINARY_DIRECTORIES),
     )
 
 
@@ -242,9 +219,8 @@ def _kernel(host: Host) -> Optional[str]:
 def _findings(host: Host, devices: Devices, rocm: RocmInstallation) -> Iterator[Finding]:
     if not host.dev.has(AMD_MODULE) and not devices.gpus and all(node.target != DXG for node in devices.nodes):
         unusable = (f"{PCI_DEVICES}/{address}" for address, _, _ in read_unusable(host))
-        yield finding(
-            "driver-not-loaded", case="amd", subject="amdgpu", where=", ".join((AMD_MODULE, TOPOLOGY, *unusable))
-        )
+        where = ", ".join((AMD_MODULE, TOPOLOGY, *unusable))
+        yield finding("driver-not-loaded", case="amd", subject="amdgpu", where=where)
     yield from devices.findings
     if rocm.rejection is not None:
         where = f"the environment: {ROCM_PATH}={host.variable(ROCM_PATH)}"

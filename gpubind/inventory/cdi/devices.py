@@ -19,23 +19,9 @@ from gpubind.host import Host
 from gpubind.inventory.cdi.specs import SOURCE, AppliedEdits, CdiChoice, in_driver_root, registry_findings
 from gpubind.inventory.claims import Claim, Outcome, SourceResult, is_clean, partition_outcomes
 from gpubind.inventory.nodes import read_groups, read_node
-from gpubind.model import (
-    ContainerPath,
-    Decision,
-    DeviceNode,
-    Driver,
-    EnvVar,
-    Finding,
-    HostFile,
-    Inventory,
-    Missing,
-    PassedOver,
-    SourceUsed,
-    Vendor,
-    Verdict,
-)
-from gpubind.model.files import LINKS_LIMIT
-from gpubind.model.findings import finding
+from gpubind.model import Decision, DeviceNode, Driver, EnvVar, HostFile, Inventory, PassedOver, SourceUsed, finding
+from gpubind.model.files import LINKS_LIMIT, ContainerPath, Missing
+from gpubind.model.host import Finding, Vendor, Verdict
 from gpubind.model.layouts import UNBINDABLE_DIRECTORIES
 
 _NVIDIA_RUNTIME_VARIABLES = (NVIDIA_VISIBLE_DEVICES, "NVIDIA_CTK_LIBCUDA_DIR")
@@ -178,9 +164,8 @@ def driver_claims(host: Host, choice: CdiChoice) -> Union[SourceResult, PassedOv
     links = edits.library_names()
     files = [_claim(host, path, mount, location, links.get(mount.container_path, ())) for path, mount in mounts.items()]
     if not any(claim.kind == "library-file" and claim.host_only_reason is None for claim in files):
-        return PassedOver(
-            SOURCE, "no-library", f"none of the {len(mounts)} files that {location} names is a library here"
-        )
+        why = f"none of the {len(mounts)} files that {location} names is a library here"
+        return PassedOver(SOURCE, "no-library", why)
     nodes = [node for part in choice.driver for node in part.edits.nodes if is_clean(node.source)]
     return SourceResult(
         name=SOURCE,

@@ -105,9 +105,8 @@ def read_registry(host: Host, directories: Iterable[str] = DIRECTORIES) -> Regis
         in_this: dict[str, str] = {}
         for path, data in _read_directory(host.dev, directory):
             bytes_left -= len(data) if isinstance(data, bytes) else 0
-            loaded = (
-                _load_spec(path, data) if bytes_left >= 0 else f"all specs together have more than {SPECS_LIMIT} bytes"
-            )
+            too_many = f"all specs together have more than {SPECS_LIMIT} bytes"
+            loaded = _load_spec(path, data) if bytes_left >= 0 else too_many
             if isinstance(loaded, str):
                 ignored_files[path] = loaded
                 continue

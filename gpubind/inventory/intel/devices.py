@@ -7,7 +7,7 @@ intel/intel-resource-drivers-for-kubernetes `pkg/gpu/discovery`, `pkg/gaudi/disc
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal, Optional
 
@@ -59,15 +59,11 @@ def read_devices(host: Host) -> IntelDevices:
     """Return the devices (GPUs by PCI address, then Gaudi by number), and all nodes, with those of NPUs."""
     gpus: list[Gpu] = []
     tiles, expected = [], []
-    device_addresses = (
-        *addresses(host, GPU_DRIVERS),
-        *sorted(addresses(host, GAUDI), key=lambda one: _node_number(host, one)),
-    )
-    unusable = [
-        (address, "no-driver")
-        for address in _bus_addresses(host)
-        if address not in device_addresses and not nodes.is_for_guests(host, address)
-    ]
+    gaudis = sorted(addresses(host, GAUDI), key=lambda address: _node_number(host, address))
+    device_addresses = (*addresses(host, GPU_DRIVERS), *gaudis)
+    on_bus = (address for row in _PCI_CLASSES for address in nodes.pci_devices(host, *row))
+    unserved = (address for address in on_bus if address not in device_addresses)
+    unusable = [(address, "no-driver") for address in unserved if not nodes.is_for_guests(host, address)]
     for address in device_addresses:
         paths = _node_paths(host, address)
         node = next((path for path in paths if "/renderD" in path or _COMPUTE_NODE.fullmatch(path)), None)
@@ -88,11 +84,6 @@ def read_devices(host: Host) -> IntelDevices:
 
 def _expected_node(path: str, gpu: Optional[int]) -> nodes.ExpectedNode:
     return nodes.ExpectedNode(path, (_MAJORS[path.rpartition("/")[0]],), None, gpu)
-
-
-def _bus_addresses(host: Host) -> Iterator[str]:
-    for maker, classes in _PCI_CLASSES:
-        yield from nodes.pci_devices(host, maker, classes)
 
 
 def _node_paths(host: Host, address: str) -> list[str]:
@@ -157,12 +148,9 @@ def platform_aliases(name: str) -> tuple[str, ...]:
 
 def unsupported_platforms(build: int) -> tuple[str, ...]:
     """Return the platforms that the compute runtime of *build* does not support, and `xe` if not that driver."""
-    older = (
-        row["older-lack"] for row in table("intel_gpus")["runtimes"] if "older-lack" in row and build <= row["build"]
-    )
-    newer = (
-        row["newer-lack"] for row in table("intel_gpus")["runtimes"] if "newer-lack" in row and build >= row["build"]
-    )
+    rows = table("intel_gpus")["runtimes"]
+    older = (row["older-lack"] for row in rows if "older-lack" in row and build <= row["build"])
+    newer = (row["newer-lack"] for row in rows if "newer-lack" in row and build >= row["build"])
     return tuple(name for names in (*older, *newer) for name in names.split())
 
 

@@ -13,35 +13,17 @@ from gpubind.errors import NothingToBindError
 from gpubind.formats.elf.ldcache import LdCache
 from gpubind.host import Host, ListFile
 from gpubind.inventory.claims import Claim
-from gpubind.inventory.intel.devices import (
-    DRIVERS,
-    GAUDI,
-    GPU_DRIVERS,
-    IntelDevices,
-    addresses,
-    read_devices,
-    read_name,
-)
+from gpubind.inventory.intel import devices as intel
+from gpubind.inventory.intel.devices import GAUDI, GPU_DRIVERS, IntelDevices
 from gpubind.inventory.liblist import NameTable, read_tables
 from gpubind.inventory.locate import LocatedFiles, locate
 from gpubind.inventory.needed import needed_files
 from gpubind.inventory.nodes import driver_kind, inventory_fields
 from gpubind.inventory.search import Search, existing_directories, read_cache
-from gpubind.model import (
-    COMPUTE_RUNTIME,
-    READ_ONLY_OPTIONS,
-    VENDOR_ROWS,
-    ContainerPath,
-    Decision,
-    Driver,
-    HostFile,
-    Inventory,
-    Request,
-    ResolvedFile,
-    SourceUsed,
-    architecture,
-)
+from gpubind.model import READ_ONLY_OPTIONS, Decision, Driver, HostFile, Inventory, Request, SourceUsed, architecture
+from gpubind.model.files import ContainerPath, ResolvedFile
 from gpubind.model.layouts import CONTAINER_LIBRARIES, DXG, library_directories
+from gpubind.model.vendors import COMPUTE_RUNTIME, VENDOR_ROWS
 
 NODES_ONLY = "not-asked"
 """The rule that leaves out the host's user space without a search."""
@@ -60,7 +42,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     *listfile* overrides the list file in force. Errors: `NothingToBindError` without a usable device; `FormatError` for
     a malformed list file.
     """
-    intel_devices = read_devices(host)
+    intel_devices = intel.read_devices(host)
     if not intel_devices.devices.nodes:
         raise _nothing_to_bind_error(host, intel_devices)
     listfile = listfile or host.liblist(LIST_NAME)
@@ -91,12 +73,8 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
 
 def _are_gaudis(intel_devices: IntelDevices) -> bool:
     """Return whether all devices are Gaudi accelerators, which Level Zero does not list. It lists NPUs."""
-    gpus = intel_devices.devices.gpus
-    return (
-        bool(gpus)
-        and all(gpu.is_gaudi for gpu in gpus)
-        and all(node.gpu is not None for node in intel_devices.devices.nodes)
-    )
+    gpus, nodes = intel_devices.devices.gpus, intel_devices.devices.nodes
+    return bool(gpus) and all(gpu.is_gaudi for gpu in gpus) and all(node.gpu is not None for node in nodes)
 
 
 def _with_userspace(
@@ -117,7 +95,7 @@ def _with_userspace(
 def _nothing_to_bind_error(host: Host, intel_devices: IntelDevices) -> NothingToBindError:
     reasons = {"no-driver": "no kernel driver has it", "no-node": "/dev has no node of it"}
     unusable = "; ".join(
-        f"{read_name(host, address)} at {address}: {reasons[reason]}" for address, reason in intel_devices.unusable
+        f"{intel.read_name(host, address)} at {address}: {reasons[why]}" for address, why in intel_devices.unusable
     )
     names = [name for name in (*GPU_DRIVERS, *GAUDI) if not host.lenient.dev.has(f"/sys/module/{name}")]
     newer = "a newer kernel may know the device; " if intel_devices.unusable else ""
@@ -128,7 +106,7 @@ def _nothing_to_bind_error(host: Host, intel_devices: IntelDevices) -> NothingTo
     return NothingToBindError(
         "nothing-to-bind",
         "no device of Intel's that a program could use",
-        where=", ".join(f"{DRIVERS}/{name}" for name in (*GPU_DRIVERS, *GAUDI)),
+        where=", ".join(f"{intel.DRIVERS}/{name}" for name in (*GPU_DRIVERS, *GAUDI)),
         why=unusable or "none of these drivers has a device",
         hint=hint,
     )
@@ -166,7 +144,7 @@ def _kernel(host: Host) -> Optional[str]:
 
     Some have a version, such as Habana's own: `habanalabs 1.24.0-ee698fb`.
     """
-    drivers = [name for name in (*GPU_DRIVERS, *GAUDI) if addresses(host, (name,))]
+    drivers = [name for name in (*GPU_DRIVERS, *GAUDI) if intel.addresses(host, (name,))]
     versions = [host.lenient.dev.text(f"/sys/module/{name}/version") for name in drivers]
     drivers = [f"{name} {version}" if version else name for name, version in zip(drivers, versions)]
     return ", ".join((*drivers, f"Linux {host.uname.release}")) if drivers else None

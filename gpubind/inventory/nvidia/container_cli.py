@@ -119,11 +119,7 @@ def _mig_names_in_specs(
     for name in names:
         entry = devices.get(f"{NVIDIA}={name}")
         paths = [node.path for node in entry[1].edits.nodes] if entry else []
-        parts = [
-            (mig_node.minor, mig_node.gi, mig_node.ci)
-            for mig_node in mig_nodes
-            if mig_node.ci is not None and mig_node.target in paths
-        ]
+        parts = [(at.minor, at.gi, at.ci) for at in mig_nodes if at.ci is not None and at.target in paths]
         if len(parts) == 1:
             mig_names[name] = MigName(name, *parts[0])
     return mig_names

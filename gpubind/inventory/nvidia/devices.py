@@ -17,19 +17,8 @@ from gpubind.host import Host
 from gpubind.host.base import MPS_PIPE_DIRECTORY
 from gpubind.inventory.claims import Claim, Outcome, SourceResult, partition_outcomes
 from gpubind.inventory.nodes import DRM, Devices, ExpectedNode, drm_nodes, natural_sort_key, read_nodes, render_node
-from gpubind.model import (
-    READ_ONLY_OPTIONS,
-    Capability,
-    ContainerPath,
-    Finding,
-    Gpu,
-    HostFile,
-    MigDevice,
-    MigNode,
-    Missing,
-    ResolvedFile,
-    finding,
-)
+from gpubind.model import READ_ONLY_OPTIONS, Capability, Finding, Gpu, HostFile, MigDevice, MigNode, finding
+from gpubind.model.files import ContainerPath, Missing, ResolvedFile
 from gpubind.model.layouts import DXG
 
 if TYPE_CHECKING:
@@ -145,11 +134,8 @@ def _mig(host: Host, minor: Optional[int]) -> tuple[MigDevice, ...]:
     """Return the compute instances (`/proc/driver/nvidia/capabilities/gpuN/mig/giG/ciC`), without UUIDs."""
     base = f"{kernel.PROC_CAPABILITIES}/gpu{minor}/mig"
     instances = () if minor is None else host.dev.names(base)
-    return tuple(
-        MigDevice(gi, ci, None)
-        for gi in _numbers("gi", instances)
-        for ci in _numbers("ci", host.dev.names(f"{base}/gi{gi}"))
-    )
+    parts = ((gi, host.dev.names(f"{base}/gi{gi}")) for gi in _numbers("gi", instances))
+    return tuple(MigDevice(gi, ci, None) for gi, names in parts for ci in _numbers("ci", names))
 
 
 def _numbers(prefix: str, names: Iterable[str]) -> list[int]:
@@ -283,15 +269,9 @@ def _expected_nodes(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[ExpectedNode]
 def _sockets(host: Host) -> Iterator[Outcome]:
     for name in _SOCKETS:
         claim = Claim("device", f"/run/{name}", "devices", "sockets", target=ContainerPath(f"/run/{name}"))
-        candidates = (host.dev.find(f"{base}/{name}") for base in ("/run", "/var/run"))
-        socket = next(
-            (
-                candidate
-                for candidate in candidates
-                if isinstance(candidate, ResolvedFile) and candidate.stat.kind == "socket"
-            ),
-            None,
-        )
+        places = (host.dev.find(f"{base}/{name}") for base in ("/run", "/var/run"))
+        sockets = (at for at in places if isinstance(at, ResolvedFile) and at.stat.kind == "socket")
+        socket = next(sockets, None)
         if socket is None:
             yield claim._replace(location="/run").absent("no such socket below /run or /var/run")
         else:

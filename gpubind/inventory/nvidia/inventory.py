@@ -22,32 +22,14 @@ from gpubind.inventory.libraries import Libraries, unmatched_claims
 from gpubind.inventory.locate import locate
 from gpubind.inventory.nodes import NVIDIA_MODULE, NVIDIA_PCI_CLASS, driver_kind, inventory_fields, pci_devices
 from gpubind.inventory.nvidia import container_cli
-from gpubind.inventory.nvidia.devices import (
-    KernelModule,
-    read_devices,
-    read_kernel_module,
-    read_mig_nodes,
-    restrict_to_source,
-)
+from gpubind.inventory.nvidia import devices as nvidia
+from gpubind.inventory.nvidia.devices import KernelModule
 from gpubind.inventory.search import Accepted, Candidate, Search, existing_directories, os_release_id, read_cache
-from gpubind.model import (
-    Decision,
-    Driver,
-    DriverKind,
-    Finding,
-    HostFile,
-    Inventory,
-    Missing,
-    PassedOver,
-    Request,
-    RootedPath,
-    SourceUsed,
-    Verdict,
-)
-from gpubind.model.arch import architecture
+from gpubind.model import Decision, Driver, HostFile, Inventory, PassedOver, Request, SourceUsed, architecture
 from gpubind.model.cuda import cuda_max
-from gpubind.model.files import ABSENT
+from gpubind.model.files import ABSENT, Missing, RootedPath
 from gpubind.model.findings import active_cases, finding, with_count
+from gpubind.model.host import DriverKind, Finding, Verdict
 from gpubind.model.layouts import CONTAINER_LIBRARIES, DXG, WSL_DRIVERS, WSL_LIBRARIES, library_directories
 
 if TYPE_CHECKING:
@@ -74,7 +56,7 @@ def read_inventory(
     """
     listfile = listfile or host.liblist(LIST_NAME)
     in_force, shipped = read_tables(listfile, LIST_NAME)
-    kernel = read_kernel_module(host)
+    kernel = nvidia.read_kernel_module(host)
     cache, findings, decisions = read_cache(host.driver, "nvidia")
     kind = driver_kind(host, kernel.version)
     windows = _windows(host) if kind == "wsl" else None
@@ -84,8 +66,8 @@ def read_inventory(
     board = _board(host, search) if kind == "tegra" else None
     driver_claims = (*listed, *_unversioned_libraries(search), *(board.files if board else ()))
     claims = (*serving.claims, *_completion(serving, shipped, search.version, request.completion, driver_claims))
-    everything = read_devices(host, board)
-    devices = everything if serving.nodes is None else restrict_to_source(everything, serving)
+    everything = nvidia.read_devices(host, board)
+    devices = everything if serving.nodes is None else nvidia.restrict_to_source(everything, serving)
     nodes = [node.target for node in devices.nodes]
     existing_files = devices.sockets if windows is None else (*devices.sockets, *windows.files)
     located = locate(search, shipped, claims, existing_files, (*decisions, *devices.decisions), nodes)
@@ -116,7 +98,7 @@ def read_inventory(
 
 
 def _with_mig(host: Host, request: Request, inventory: Inventory) -> Inventory:
-    nodes = read_mig_nodes(host, inventory.gpus)
+    nodes = nvidia.read_mig_nodes(host, inventory.gpus)
     names = container_cli.find_mig_names(host, request, nodes, use_cli=inventory.source.served == container_cli.SOURCE)
     return inventory._replace(mig_nodes=nodes, mig_names=names)
 
@@ -243,10 +225,8 @@ def _search(
     of_windows = () if windows is None else (WSL_LIBRARIES, *windows.stores)
     user_directories = existing_directories(host.driver, request.library_path)
     around = existing_directories(host.driver, (*CONTAINER_LIBRARIES, *of_windows))
-    directories = (
-        *existing_directories(host.driver.lenient, library_directories(machine_arch.name)),
-        *user_directories,
-    )
+    known_directories = existing_directories(host.driver.lenient, library_directories(machine_arch.name))
+    directories = (*known_directories, *user_directories)
     if compat32 and machine_arch.compat32 is not None:
         directories += existing_directories(host.driver.lenient, library_directories(machine_arch.compat32))
     search = Search(host, cache, directories, compat32=compat32, first=around, is_windows=is_windows)
@@ -378,22 +358,20 @@ def unusable_library_facts(host: Host, decisions: Iterable[Decision], soname: st
     if stubs:
         return {"case": "stub", "where": ", ".join(f"{path} (a stub)" for path in dict.fromkeys(stubs))}
     tree = host.driver.lenient
+    others = (decision for decision in refused if decision.rule not in _OTHER_DRIVER_RULES)
     # An outdated cache may name files that do not exist.
-    broken = next(
-        (d for d in refused if d.rule not in _OTHER_DRIVER_RULES and tree.lstat(d.path or "") != ABSENT), None
-    )
+    broken = next((decision for decision in others if tree.lstat(decision.path or "") != ABSENT), None)
     if broken is None:
         return None
     from shlex import quote  # few hosts have such a file
 
     path = RootedPath(broken.path or "")
     stat, ident = tree.stat(path), tree.ident(path)
+    facts = "" if isinstance(stat, Missing) else f" (mode {stat.mode:04o}, {with_count(stat.size, 'byte')})"
     is_closed = isinstance(ident, Missing) and ident.why == "forbidden"
     return {
         "case": ("hidden" if isinstance(stat, Missing) else "closed") if is_closed else "damaged",
-        "where": path
-        if isinstance(stat, Missing)
-        else f"{path} (mode {stat.mode:04o}, {with_count(stat.size, 'byte')})",
+        "where": path + facts,
         "fault": broken.detail,
         "file": quote(tree.real(path)),
     }

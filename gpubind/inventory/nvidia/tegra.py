@@ -19,17 +19,9 @@ from gpubind.host.base import REQUIRE_JETPACK
 from gpubind.inventory.claims import Claim
 from gpubind.inventory.nodes import ExpectedNode, natural_sort_key
 from gpubind.inventory.search import Search
-from gpubind.model import Capability, Decision, Finding, Gpu, Missing
+from gpubind.model import Capability, Decision, Finding, Gpu, Missing, layouts
 from gpubind.model.findings import finding, with_count
-from gpubind.model.layouts import (
-    BINARY_DIRECTORIES,
-    TEGRA_CONTROL,
-    TEGRA_LISTS,
-    TEGRA_NODES,
-    TEGRA_PASSTHROUGH,
-    TEGRA_RELEASE,
-    tegra_directories,
-)
+from gpubind.model.layouts import TEGRA_CONTROL, TEGRA_PASSTHROUGH, TEGRA_RELEASE
 
 _BASE_LISTS = ("devices.csv", "drivers.csv", "l4t.csv")
 """The lists for all containers. Others are for optional packages: CUDA, TensorRT."""
@@ -58,9 +50,8 @@ def read_board(host: Host, search: Search) -> TegraBoard:
     """Return the needs of *host*, a board with Tegra."""
     directory = _list_directory(host)
     names = [name for name in host.dev.names(directory) if name.lower().endswith(".csv") and name != ".csv"]
-    chosen_names = (
-        names if host.variable(REQUIRE_JETPACK) == _ALL_LISTS else [name for name in names if name in _BASE_LISTS]
-    )
+    wants_all = host.variable(REQUIRE_JETPACK) == _ALL_LISTS
+    chosen_names = [name for name in names if wants_all or name in _BASE_LISTS]
     entries: list[tuple[str, MountSpec]] = []
     findings: list[Finding] = []
     for path in (f"{directory}/{name}" for name in chosen_names):
@@ -75,16 +66,15 @@ def read_board(host: Host, search: Search) -> TegraBoard:
             findings.append(finding("bad-tegra-list", subject=path, where=where, why=faults[0].why, count=count))
     nodes, files, decisions = _listed(host, search, entries)
     if not any(spec.kind == "dev" for _, spec in entries):
-        nodes = [path for pattern in TEGRA_NODES for path in glob(host.dev, pattern)]
+        nodes = [path for pattern in layouts.TEGRA_NODES for path in glob(host.dev, pattern)]
         findings.append(_no_lists_finding(directory))
     if not any(spec.kind in ("lib", "sym") for _, spec in entries):
         files += _known_libraries(search)
         findings.append(_no_lists_finding(directory))
     others = (Claim("file", name, "completion", directory) for name in names if name not in chosen_names)
     detail = f"the list of an optional package: {REQUIRE_JETPACK}={_ALL_LISTS} requests it"
-    left_out = [
-        claim.decision("left-out", "optional-list", detail, path=f"{directory}/{claim.name}") for claim in others
-    ]
+    paths = ((claim, f"{directory}/{claim.name}") for claim in others)
+    left_out = (claim.decision("left-out", "optional-list", detail, path=path) for claim, path in paths)
     files.append(Claim("own-path", TEGRA_RELEASE, "completion", TEGRA_RELEASE))
     return TegraBoard(tuple(nodes), tuple(files), (*left_out, *decisions), tuple(dict.fromkeys(findings)))
 
@@ -98,9 +88,9 @@ def _list_directory(host: Host) -> str:
 
     data = host.dev.read(TOOLKIT_FILE)
     try:
-        return (None if isinstance(data, Missing) else parse_mount_spec_path(data)) or TEGRA_LISTS
+        return (None if isinstance(data, Missing) else parse_mount_spec_path(data)) or layouts.TEGRA_LISTS
     except FormatError:
-        return TEGRA_LISTS  # the toolkit itself names the place
+        return layouts.TEGRA_LISTS  # the toolkit itself names the place
 
 
 def _listed(
@@ -137,7 +127,7 @@ def _claims(search: Search, claim: Claim, loaded: frozenset[str]) -> Iterator[Cl
         directory, name = dirname(path), basename(path)
         if _LIBRARY.fullmatch(name) and tree.resolve(directory) in loaded:
             yield claim._replace(kind="library-file", name=path, extra_names=(name,))
-        elif directory in BINARY_DIRECTORIES:
+        elif directory in layouts.BINARY_DIRECTORIES:
             yield claim._replace(kind="program", name=name)
         else:
             yield claim._replace(name=path.removeprefix(TEGRA_PASSTHROUGH))
@@ -148,13 +138,12 @@ def _library_directories(search: Search) -> frozenset[str]:
     cached = {dirname(entry.path) for entry in search.cache or () if entry.path.startswith("/")}
     passed = (TEGRA_PASSTHROUGH + directory for directory in search.directories)
     resolved = (search.tree.lenient.resolve(path) for path in (*sorted(cached), *passed))
-    return frozenset(
-        (*search.preferred_directories, *search.directories, *(path for path in resolved if isinstance(path, str)))
-    )
+    others = (path for path in resolved if isinstance(path, str))
+    return frozenset((*search.preferred_directories, *search.directories, *others))
 
 
 def _known_libraries(search: Search) -> Iterator[Claim]:
-    for directory in tegra_directories(search.arch):
+    for directory in layouts.tegra_directories(search.arch):
         for path in glob(search.tree, f"{directory}/*.so*"):
             if _LIBRARY.fullmatch(path):
                 yield Claim("library-file", path, "completion", "no list on this host", extra_names=(basename(path),))
@@ -192,9 +181,7 @@ def integrated_gpu(host: Host, board: TegraBoard) -> tuple[Gpu, ...]:
 
 def missing_nodes(board: TegraBoard, gpus: tuple[Gpu, ...]) -> Iterator[Finding]:
     """Yield the finding that nodes are missing without which CUDA fails."""
-    missing = [
-        *([] if _MEMORY_NODE in board.nodes else [_MEMORY_NODE]),
-        *([] if gpus else ["/dev/nvhost-ctrl-gpu", "/dev/nvgpu/*/ctrl"]),
-    ]
+    missing = [] if _MEMORY_NODE in board.nodes else [_MEMORY_NODE]
+    missing += [] if gpus else ["/dev/nvhost-ctrl-gpu", "/dev/nvgpu/*/ctrl"]
     if missing:
         yield finding("tegra", subject=TEGRA_RELEASE, case="no-nodes", severity="error", where=", ".join(missing))
