@@ -32,6 +32,8 @@ class Blob:
     """
 
     label: str
+    size: Optional[int] = None
+    """The number of bytes; None if it is unknown until all are read."""
     quick = True
     restarts = False
     place = 0
@@ -47,20 +49,17 @@ class Blob:
     def close(self) -> None:
         """Close the underlying file, for every blob in it."""
 
-    @property
-    def size(self) -> Optional[int]:
-        """Return the number of bytes; None if it is unknown until all are read."""
-        return None
-
 
 class FileBlob(Blob):
     """A regular file, kept open until `close`, or as long as it is used."""
+
+    size: int
 
     def __init__(self, file: OpenFile, label: str) -> None:
         self.label = label
         self._file: Optional[OpenFile] = file
         stat_result = file.facts()
-        self._size, self._written = stat_result.st_size, stat_result.st_mtime_ns
+        self.size, self._written = stat_result.st_size, stat_result.st_mtime_ns
         self._key = stat_result.st_dev, stat_result.st_ino
 
     def __del__(self) -> None:
@@ -71,12 +70,8 @@ class FileBlob(Blob):
         if file is not None:
             file.close()
 
-    @property
-    def size(self) -> int:
-        return self._size
-
     def read_at(self, offset: int, size: int) -> bytes:
-        size = min(size, self._size - offset)  # the size at the time of opening
+        size = min(size, self.size - offset)  # the size at the time of opening
         if size <= 0:
             return b""
         file = self._file
@@ -84,9 +79,9 @@ class FileBlob(Blob):
             raise closed_error(self.label)
         budget = current()
         if budget is not None:
-            budget.grant(self._key, self._size)  # a later command has another budget than the one that opened it
+            budget.grant(self._key, self.size)  # a later command has another budget than the one that opened it
         spend("read", max(size, _READ_LEAST))
-        report_progress(self.label, offset + size, self._size)
+        report_progress(self.label, offset + size, self.size)
         try:
             return retry_transient(lambda: self._read(file, offset, size))
         except OSError as error:
@@ -101,7 +96,7 @@ class FileBlob(Blob):
                 raise changed()
             data += more
         stat_result = file.facts()
-        if (stat_result.st_size, stat_result.st_mtime_ns) != (self._size, self._written):
+        if (stat_result.st_size, stat_result.st_mtime_ns) != (self.size, self._written):
             raise changed()
         return data
 
@@ -135,21 +130,19 @@ def open_blob(path: str) -> FileBlob:
 class BlobPart(Blob):
     """*size* bytes of *blob*, from *start*."""
 
+    size: int
+
     def __init__(self, blob: Blob, start: int, size: int, label: str = "") -> None:
         self.label = label or blob.label
         self.quick, self.restarts = blob.quick, blob.restarts
         self.place = 0 if blob.quick else blob.place + start
-        self._blob, self._start, self._size = blob, start, size
-
-    @property
-    def size(self) -> int:
-        return self._size
+        self._blob, self._start, self.size = blob, start, size
 
     def close(self) -> None:
         self._blob.close()
 
     def read_at(self, offset: int, size: int) -> bytes:
-        size = min(size, self._size - offset)
+        size = min(size, self.size - offset)
         return self._blob.read_at(self._start + offset, size) if size > 0 else b""
 
 
@@ -157,12 +150,8 @@ class BytesBlob(Blob):
     """The bytes *data*."""
 
     def __init__(self, data: bytes, label: str = "") -> None:
-        self.label = label
+        self.label, self.size = label, len(data)
         self._data = data
-
-    @property
-    def size(self) -> int:
-        return len(self._data)
 
     def read_at(self, offset: int, size: int) -> bytes:
         return self._data[offset : offset + size]
@@ -171,12 +160,14 @@ class BytesBlob(Blob):
 class BlobCopy(Blob):
     """A copy of the first *size* bytes of *blob*, in an unnamed file."""
 
+    size: int
+
     def __init__(self, blob: Blob, size: int) -> None:
         self.label = blob.label
         self._file = system.temporary_file()
         for offset in range(0, size, _COPY_STEP):
             self._file.write(blob.read_at(offset, min(_COPY_STEP, size - offset)))
-        self._size = self._file.tell()
+        self.size = self._file.tell()
 
     def __del__(self) -> None:
         self.close()
@@ -184,10 +175,6 @@ class BlobCopy(Blob):
     def close(self) -> None:
         if hasattr(self, "_file"):
             self._file.close()
-
-    @property
-    def size(self) -> int:
-        return self._size
 
     def read_at(self, offset: int, size: int) -> bytes:
         if self._file.closed:

@@ -207,12 +207,15 @@ def _built_for(tree: Tree, packages: str, framework: Framework) -> Optional[Imag
             version = match.group(1)
             return ImageCuda(version if "." in version else cuda_of_digits(version), "pip", f"{packages}/{file}")
     for library in framework_libraries(tree, packages, framework):
-        elf = tree.elf(library)
-        needed = () if isinstance(elf, Missing) else elf.needed
-        versions = [version for name in needed if (version := cuda_of_library(name))]
-        if versions:
+        if versions := linked_cuda(tree, library):
             return ImageCuda(max(versions, key=version_key), "pip", library)
     return None
+
+
+def linked_cuda(tree: Tree, path: str) -> list[str]:
+    """Return the CUDA versions in the sonames that the library *path* needs."""
+    elf = tree.elf(path)
+    return [] if isinstance(elf, Missing) else [cuda for name in elf.needed if (cuda := cuda_of_library(name))]
 
 
 def glob_below(tree: Tree, directory: str, pattern: str) -> Iterator[str]:

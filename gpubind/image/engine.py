@@ -47,18 +47,9 @@ _SAVE_TIMEOUT_S = 1800.0
 _VERSION_S = 10.0
 MESSAGE_LIMIT = 2000
 VARIABLES = (
-    "HOME",
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME",
-    "CONTAINERS_CONF",
-    "CONTAINERS_STORAGE_CONF",
-    "CONTAINER_CONNECTION",
-    "CONTAINER_HOST",
-    "DOCKER_CERT_PATH",
-    "DOCKER_CONFIG",
-    "DOCKER_CONTEXT",
-    "DOCKER_HOST",
-    "DOCKER_TLS_VERIFY",
+    *("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"),
+    *("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "CONTAINER_CONNECTION", "CONTAINER_HOST"),
+    *("DOCKER_CERT_PATH", "DOCKER_CONFIG", "DOCKER_CONTEXT", "DOCKER_HOST", "DOCKER_TLS_VERIFY"),
 )
 """Variables by which the programs find their store."""
 _OF_A_SESSION = ("DBUS_SESSION_BUS_ADDRESS", "USER", "XDG_RUNTIME_DIR")
@@ -182,20 +173,11 @@ def cdi_directories_of_daemon(store: Store) -> tuple[str, ...]:
         directories = parse_json(answer, DOCUMENT_LIMIT, _INFO) if isinstance(answer, bytes) else []
     except FormatError:
         return ()
-    return (
-        tuple(directory for directory in directories if isinstance(directory, str))
-        if isinstance(directories, list)
-        else ()
-    )
+    return tuple(path for path in directories if isinstance(path, str)) if isinstance(directories, list) else ()
 
 
 def _answer(
-    program: str,
-    store: Store,
-    args: tuple[str, ...],
-    reference: str,
-    time_s: float,
-    into: Optional[IO[bytes]] = None,
+    program: str, store: Store, args: tuple[str, ...], reference: str, time_s: float, into: Optional[IO[bytes]] = None
 ) -> Union[bytes, str]:
     # Jobs differ in TMPDIR: a memo that depended on it would serve no other job.
     environ = trusted_environ((*VARIABLES, *_OF_A_SESSION, *(() if into is None else ("TMPDIR",))))

@@ -93,9 +93,7 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
         raise HostReadError("unreadable-file", "the image cannot be read", where=label, why=why, hint=hint)
     loader = any_loader.for_arch(arch)
     libstdcxx = loader.elf_facts("libstdc++.so.6")
-    undecided: tuple[str, ...] = ()
-    if env is None:
-        env, undecided = select_variables(read_environment(tree))
+    env, undecided = select_variables(read_environment(tree)) if env is None else (env, ())
     env = {name: value for name, value in sorted(env.items()) if _VARIABLE.fullmatch(name)}
     libraries = (image_library(tree, soname, loader.find(soname) or "") for soname in DRIVER_SONAMES)
     # What is installed on a machine says nothing of what a program uses.

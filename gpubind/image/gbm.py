@@ -28,11 +28,8 @@ def backend_directories(image: Image) -> tuple[str, ...]:
     prefixes = prefixes_of(image.tree, env.get("PATH", ""))
     search_path = (path.rstrip("/") for path in split_library_path(env.get("LD_LIBRARY_PATH", "")))
     below = (f"{prefix}/{name}" for prefix in prefixes for name in ("lib", "lib64"))
-    return tuple(
-        dict.fromkeys(
-            _built_in_directories(image.tree, dict.fromkeys((*search_path, *image.loader.directories, *below)))
-        )
-    )
+    places = dict.fromkeys((*search_path, *image.loader.directories, *below))
+    return tuple(dict.fromkeys(_built_in_directories(image.tree, places)))
 
 
 def _built_in_directories(tree: Tree, directories: Iterable[str]) -> Iterator[str]:

@@ -14,9 +14,8 @@ from typing import Optional
 
 from gpubind.files import Tree, glob_or_note
 from gpubind.files.facts import GPU_CODE
-from gpubind.formats.driver.cuda_packages import cuda_of_library
 from gpubind.frozen import NamedTuple
-from gpubind.image.cuda import frameworks_in, glob_below, newest_first, opened_of, site_package_directories
+from gpubind.image.cuda import frameworks_in, glob_below, linked_cuda, newest_first, opened_of, site_package_directories
 from gpubind.image.facts import Image
 from gpubind.model import ImageCuda, Missing
 from gpubind.model.cuda import cuda_of_isa, frameworks, system_frameworks, version_key
@@ -71,11 +70,11 @@ def gpu_code_of_program(paths: Sequence[str], tree: Tree) -> tuple[CodeFile, ...
     A framework's library is reported under its framework. The program depends on its own code; if it has none, on all.
     """
     codes = {path: code for path in paths if (code := code_in(tree, path))}
-    has_own = paths[0] in codes if paths else False
-    owners = ((path, _owner(path), code) for path, code in codes.items())
+    program = paths[0] if paths and paths[0] in codes else None
+    owners = {path: _owner(path) for path in codes}
     return tuple(
-        CodeFile(path, owner, owner is not None or path == paths[0] or not has_own, code)
-        for path, owner, code in owners
+        CodeFile(path, owners[path], owners[path] is not None or program in (None, path), code)
+        for path, code in codes.items()
     )
 
 
@@ -110,9 +109,7 @@ def with_code(tree: Tree, every: Sequence[ImageCuda], files: Iterable[CodeFile])
     for file in files:
         versions = [cuda for isa in file.gpu_code.isas if (cuda := cuda_of_isa(isa))]
         if not versions and "nvidia" in file.gpu_code.vendors:
-            elf = tree.elf(file.path)
-            needed = () if isinstance(elf, Missing) else elf.needed
-            versions = [cuda for name in needed if (cuda := cuda_of_library(name))]
+            versions = linked_cuda(tree, file.path)
         cuda_versions += [ImageCuda(max(versions, key=version_key), "code", file.path)] if versions else ()
     exact = {cuda.version.partition(".")[0] for cuda in cuda_versions if "." in cuda.version}
     return newest_first(cuda for cuda in cuda_versions if cuda.origin != "code" or cuda.version not in exact)

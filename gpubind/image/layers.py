@@ -297,10 +297,8 @@ class NeighbourCache:
             self._kept.clear()
             self._size = 0
         blobs = self._layers.blobs
-        if blobs[requested.source].place:
-            layers = {number for number, blob in enumerate(blobs) if blob.place}
-        else:
-            layers = {requested.source}
+        packed = {number for number, blob in enumerate(blobs) if blob.place}
+        layers = packed if requested.source in packed else {requested.source}
         directories = (directory,) if layers <= self._read_layers else (directory, *_COMMON_DIRECTORIES)
         self._read_layers |= layers
         near = (entry for each in directories for entry in self._files(each, layers))
@@ -316,12 +314,8 @@ class NeighbourCache:
         parent = self._layers.find(directory)
         for entry in parent.children.values() if isinstance(parent, Directory) else ():
             limit = TEXT_LIMIT if entry.ident is None else ELF_LIMIT
-            if (
-                entry.stat.kind == "file"
-                and entry.source in layers
-                and not entry.sparse
-                and 0 < entry.stat.size <= limit
-            ):
+            is_plain = entry.stat.kind == "file" and not entry.sparse
+            if is_plain and entry.source in layers and 0 < entry.stat.size <= limit:
                 yield entry
 
 

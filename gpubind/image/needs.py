@@ -181,12 +181,7 @@ class ImageNeeds(NamedTuple):
             "image": facts.to_dict(),
             "program": self.program,
             "cuda": to_json_value(self.cuda),
-            "driver": {
-                "oldest": self.driver,
-                "native": self.native,
-                "ptx": self.ptx,
-                "only_ptx": list(self.only_ptx),
-            },
+            "driver": {"oldest": self.driver, "native": self.native, "ptx": self.ptx, "only_ptx": list(self.only_ptx)},
             "requires": to_json_value(self.requires),
             "gpu_code": [code_file.to_dict() for code_file in self.gpu_code],
             "glibc": self.glibc,
@@ -210,7 +205,7 @@ class _NeedsCollector:
         self._has_cuda = bool(image.facts.every_cuda)
         self._uses: dict[tuple[str, Strength], dict[str, None]] = {}
         self._versions: dict[str, dict[str, None]] = {}
-        self._needs: list[str] = []
+        self.needs: list[str] = []
         self.nccl: dict[str, str] = {}
         self.opened: dict[str, str] = {}
         """The first file that names a library, by the name."""
@@ -253,7 +248,7 @@ class _NeedsCollector:
         for need in elf.version_needs:
             self._versions.setdefault(need.library, {}).update(dict.fromkeys(need.versions))
             if not is_glibc_file(elf.soname or ""):
-                self._needs += need.versions
+                self.needs += need.versions
 
     def add_use(self, name: str, use: Strength, path: str) -> None:
         """Record that the file *path* uses the driver library *name*, unless *name* is that of *path* itself.
@@ -289,9 +284,6 @@ class _NeedsCollector:
         """Return the newest such release, with its library and the file; libamdhip64 is preferred."""
         releases = ((release, name, path) for name, path in self._rocms.items() if (release := release_with([name])))
         return max(releases, key=lambda row: (version_key(row[0]), row[1].startswith("libamdhip64")), default=None)
-
-    def newest(self, prefix: str) -> Optional[str]:
-        return newest_version(self._needs, prefix)
 
 
 def _vendor_and_capability(name: str) -> Optional[tuple[Literal["nvidia", "amd", "any"], Capability]]:
@@ -345,8 +337,8 @@ def read_needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
         only_ptx=only_ptx,
         requires=tuple(_requirements(facts.env)),
         gpu_code=code,
-        glibc=collector.newest("GLIBC"),
-        libstdcxx=collector.newest("GLIBCXX"),
+        glibc=newest_version(collector.needs, "GLIBC"),
+        libstdcxx=newest_version(collector.needs, "GLIBCXX"),
         libraries=tuple(collector.libraries),
         missing=missing,
         lacking=tuple(_missing_libraries(image, places.packages, code)) if is_for_all else (),
@@ -405,22 +397,21 @@ def _missing_libraries(image: Image, places: tuple[str, ...], code: Iterable[Cod
     container = _container(image)
     wheels = [wheel for packages in places for wheel in wheel_directories(tree, packages)]
     missing: dict[str, str] = {}
+
+    def missing_of(path: str, directories: Iterable[str]) -> Iterator[str]:
+        failures = container.load_with_directories(path, directories).failures
+        return (lib.name for lib in failures if lib.kind == "missing" and _vendor_and_capability(lib.name) is None)
+
     for framework, packages in frameworks_in(tree, places):
         directories = directories_for(framework, packages, wheels)
         for library in framework_libraries(tree, packages, framework):
-            for failure in container.load_with_directories(library, directories).failures:
-                if failure.kind == "missing" and _vendor_and_capability(failure.name) is None:
-                    missing.setdefault(failure.name, library)
+            for name in missing_of(library, directories):
+                missing.setdefault(name, library)
     directories = (*borrowed_directories(places), *wheels)
     for vendor, is_theirs in NEEDED_BY_CODE:
         for path in (file.path for file in code if vendor in file.gpu_code.vendors):
-            for failure in container.load_with_directories(path, directories).failures:
-                if (
-                    failure.kind == "missing"
-                    and is_theirs(failure.name)
-                    and _vendor_and_capability(failure.name) is None
-                ):
-                    missing.setdefault(failure.name, path)
+            for name in filter(is_theirs, missing_of(path, directories)):
+                missing.setdefault(name, path)
     yield from sorted(missing.items())
 
 
@@ -450,11 +441,10 @@ def _inspect_image(collector: _NeedsCollector, places: _LibraryPaths) -> None:
 
 class _LibraryPaths:
     def __init__(self, image: Image) -> None:
-        search_path = split_library_path(image.facts.env.get("LD_LIBRARY_PATH", ""))
+        elements = split_library_path(image.facts.env.get("LD_LIBRARY_PATH", ""))
+        search_path = (element for element in elements if element.startswith("/"))
         self.tree = image.tree
-        self.libraries = tuple(
-            dict.fromkeys((*(p for p in search_path if p.startswith("/")), *image.loader.directories))
-        )
+        self.libraries = tuple(dict.fromkeys((*search_path, *image.loader.directories)))
         self.packages = site_package_directories(image.tree, image.facts.env.get("PATH", ""))
 
     def paths_of_pattern(self, pattern: str) -> Iterator[str]:
@@ -501,9 +491,8 @@ def _find_fabric(collector: _NeedsCollector, places: _LibraryPaths) -> Iterator[
         for real_path, path in list(seen.items())[:FILES_LIMIT]:
             collector.inspect(path)
             match = _VERSION.search(real_path)
-            yield Fabric(
-                row["name"], collector.nccl.get(real_path) or (match.group(1) if match else None), path, row["host"]
-            )
+            version = collector.nccl.get(real_path) or (match.group(1) if match else None)
+            yield Fabric(row["name"], version, path, row["host"])
         opener = next((collector.opened[name] for name in row["files"] if name in collector.opened), None)
         if not seen and opener is not None:
             yield Fabric(row["name"], None, opener, row["host"], is_there=False)

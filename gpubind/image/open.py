@@ -15,16 +15,7 @@ from gpubind.formats.archive.magic import HEAD_SIZE, describe_header, is_sif, is
 from gpubind.formats.elf.elf import split_library_path
 from gpubind.image.facts import Image, compat_libraries, read_image
 from gpubind.image.reference import FILE_ENDINGS, NAME, ImageReference, is_bundle, parse_reference
-from gpubind.machine import system
-from gpubind.machine.answers import (
-    inspection_error,
-    is_file,
-    lexists,
-    missing_from,
-    real_path,
-    refusal,
-    retry_transient,
-)
+from gpubind.machine import answers, system
 from gpubind.model import HostPath, ImageKind
 from gpubind.model.arch import Architecture, architecture
 from gpubind.model.files import ABSENT
@@ -33,16 +24,8 @@ ACCEPTED = (
     "a directory, an OCI bundle, a SIF file, an OCI layout, an archive of `docker save` or `podman save`, podman:NAME, "
     "docker:NAME"
 )
-PREFIXES: dict[str, ImageKind] = {
-    "oci": "oci-layout",
-    "oci-archive": "oci-archive",
-    "docker-archive": "docker-archive",
-}
-_FOREIGN_TRANSPORTS = {
-    "docker-daemon": "docker:NAME",
-    "containers-storage": "podman:NAME",
-    "dir": "podman:NAME",
-}
+PREFIXES: dict[str, ImageKind] = {"oci": "oci-layout", "oci-archive": "oci-archive", "docker-archive": "docker-archive"}
+_FOREIGN_TRANSPORTS = {"docker-daemon": "docker:NAME", "containers-storage": "podman:NAME", "dir": "podman:NAME"}
 """Transports of containers/image, and the names of the same stores in gpubind."""
 ENVIRONMENTS = {
     "conda-meta": "a conda environment, not an image",
@@ -161,17 +144,17 @@ def open_reference(image: ImageReference, machine: Optional[str] = None) -> Imag
 
 def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture) -> Image:
     try:
-        mode = retry_transient(lambda: system.stat(path)).st_mode
+        mode = answers.retry_transient(lambda: system.stat(path)).st_mode
     except (OSError, ValueError) as error:
-        answer = missing_from(error)
+        answer = answers.missing_from(error)
         if answer is None:
-            raise inspection_error(label, error, IMAGE_UNREADABLE) from error
+            raise answers.inspection_error(label, error, IMAGE_UNREADABLE) from error
         hint = suggest_path(path) or ("" if kind else _store_hint(label)) if answer == ABSENT else ""
-        raise _no_image(label, refusal(error), hint) from error
+        raise _no_image(label, answers.refusal(error), hint) from error
     if stat.S_ISDIR(mode):
         if kind in ("oci-archive", "docker-archive"):
             raise _no_image(label, "it is a directory, not an archive", f"for an OCI layout: `oci:{path}`")
-        if kind == "oci-layout" or (is_file(f"{path}/oci-layout") and is_file(f"{path}/index.json")):
+        if kind == "oci-layout" or (answers.is_file(f"{path}/oci-layout") and answers.is_file(f"{path}/index.json")):
             from gpubind.image.oci import open_layout
 
             return open_layout(path, label, tag, arch)
@@ -199,7 +182,7 @@ def _read_file(
 ) -> Image:
     from gpubind.files.compressed import GZIP_MAGIC, ZSTD_MAGIC
 
-    root = HostPath(real_path(path))
+    root = HostPath(answers.real_path(path))
     head = blob.read_at(0, HEAD_SIZE)
     if kind is None and is_sif(head):
         from gpubind.image.sif import sif_tree
@@ -223,10 +206,10 @@ def _read_file(
 def _split_tag(file_and_tag: str) -> tuple[str, Optional[str]]:
     """Split `FILE:TAG`, both of which may contain colons, after the longest file that exists."""
     path, tag = file_and_tag, ""
-    while not lexists(path) and ":" in path:
+    while not answers.lexists(path) and ":" in path:
         path, _, more = path.rpartition(":")
         tag = f"{more}:{tag}" if tag else more
-    if lexists(path):
+    if answers.lexists(path):
         return path, tag or None
     return file_and_tag, None
 

@@ -21,26 +21,16 @@ if TYPE_CHECKING:
         store: Optional[Store]
 
 
-ImageForm = Literal[
-    "directory",
-    "bundle",
-    "container",
-    "sif",
-    "squashfs",
-    "file",
-    "layout",
-    "archive",
-    "reference",
-    "registry",
-    "source",
-]
+_DirectoryForm = Literal["directory", "bundle"]
+_FileForm = Literal["sif", "squashfs", "file"]
+ImageForm = Literal[_DirectoryForm, _FileForm, "container", "layout", "archive", "reference", "registry", "source"]
 """The forms of an image argument of a runtime.
 
 `container` is the name of a directory in the runtime's own storage; `file` is a file of another kind; `layout` is
 `oci:DIR`; `archive` is `oci-archive:FILE` or `docker-archive:FILE`; `reference` is a name in a store; `registry` is
 `docker://`; `source` is another one: `library://`, `oras://`, `instance://`."""
-DIRECTORY_FORMS: tuple[ImageForm, ...] = ("directory", "bundle")
-FILE_FORMS: tuple[ImageForm, ...] = ("sif", "squashfs", "file")
+DIRECTORY_FORMS: tuple[ImageForm, ...] = get_args(_DirectoryForm)
+FILE_FORMS: tuple[ImageForm, ...] = get_args(_FileForm)
 Store = Literal["podman", "docker"]
 STORES: tuple[Store, ...] = get_args(Store)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")

@@ -29,13 +29,9 @@ def sif_tree(blob: FileBlob, root: HostPath) -> Tree:
     if partition is None:
         raise _unsupported(blob.label, descriptors)
     if partition.file_system in _ENCRYPTED:
-        raise HostReadError(
-            "encrypted-image",
-            "the image is encrypted",
-            where=blob.label,
-            why=f"its primary partition is {partition.file_system}",
-            hint="an unencrypted sandbox of it can be looked at: `apptainer build --sandbox DIRECTORY IMAGE`",
-        )
+        why = f"its primary partition is {partition.file_system}"
+        hint = "an unencrypted sandbox of it can be looked at: `apptainer build --sandbox DIRECTORY IMAGE`"
+        raise HostReadError("encrypted-image", "the image is encrypted", where=blob.label, why=why, hint=hint)
     if partition.file_system != "squashfs":
         raise _unsupported(blob.label, (partition,))
     return SquashfsTree(BlobPart(blob, partition.offset, partition.size), root)
@@ -108,12 +104,8 @@ class SquashfsTree(OpenedTree):
 
 class _SquashfsFile(Blob):
     def __init__(self, file: squashfs.SquashfsFile, label: str) -> None:
-        self.label = label
+        self.label, self.size = label, file.size
         self._file = file
-
-    @property
-    def size(self) -> int:
-        return self._file.size
 
     def read_at(self, offset: int, size: int) -> bytes:
         with in_file(self.label):
@@ -127,12 +119,9 @@ def _superblock(blob: Blob) -> squashfs.Superblock:
     head = blob.read_at(0, squashfs.SUPERBLOCK_SIZE)
     major, minor = squashfs.parse_version(head)
     if (major, minor) != (4, 0):
-        raise HostReadError(
-            "unsupported-image",
-            "squashfs of an old version cannot be read",
-            where=blob.label,
-            why=f"version {major}.{minor}; 4.0 has been the only one written since 2009",
-        )
+        message = "squashfs of an old version cannot be read"
+        why = f"version {major}.{minor}; 4.0 has been the only one written since 2009"
+        raise HostReadError("unsupported-image", message, where=blob.label, why=why)
     return squashfs.parse_superblock(head, blob.size or 0)
 
 
@@ -142,13 +131,9 @@ def _unpacker(compression: str, label: str) -> Unpack:
     except ImportError as error:
         raise missing_package(PACKAGES[compression], "this image", label) from error
     if unpack is None:
-        raise HostReadError(
-            "unsupported-image",
-            "the compression of a squashfs image cannot be read",
-            where=label,
-            why=f"it is {compression}",
-            hint="gzip, lz4, lzma, lzo, xz and zstd can be read",
-        )
+        message = "the compression of a squashfs image cannot be read"
+        hint = "gzip, lz4, lzma, lzo, xz and zstd can be read"
+        raise HostReadError("unsupported-image", message, where=label, why=f"it is {compression}", hint=hint)
 
     def counted(data: bytes, limit: int) -> bytes:
         unpacked = unpack(data, limit)

@@ -107,18 +107,16 @@ def _map_blocks(archive: Blob, offset: int) -> Iterator[bytes]:
 class SparseBlob(Blob):
     """A file of *size* bytes: *pieces* are (offset, length) pairs, whose data follows *start* in *archive*."""
 
+    size: int
+
     def __init__(self, archive: Blob, start: int, size: int, pieces: Sequence[tuple[int, int]], label: str) -> None:
         self.label, self.quick, self.restarts = label, archive.quick, archive.restarts
-        self._archive, self._size, self._pieces = archive, size, pieces
+        self._archive, self.size, self._pieces = archive, size, pieces
         self._places = [start, *accumulate((length for _, length in pieces), initial=start)][1:]
         self._offsets = [offset for offset, _ in pieces]
 
-    @property
-    def size(self) -> int:
-        return self._size
-
     def read_at(self, offset: int, size: int) -> bytes:
-        end = min(offset + size, self._size)
+        end = min(offset + size, self.size)
         if end <= offset:
             return b""
         data = bytearray(end - offset)

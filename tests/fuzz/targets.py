@@ -293,12 +293,8 @@ def _icd(data: bytes) -> None:
 
 class _Memory(Blob):
     def __init__(self, data: bytes) -> None:
-        self.label = "memory"
+        self.label, self.size = "memory", len(data)
         self._data = data
-
-    @property
-    def size(self) -> int:
-        return len(self._data)
 
     def read_at(self, offset: int, size: int) -> bytes:
         return self._data[offset : offset + size] if size > 0 else b""
