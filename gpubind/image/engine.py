@@ -65,7 +65,7 @@ def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> 
     """Return the image *name* in *store*; of several, the one for *arch*.
 
     Errors: `UsageError` (`bad-image-name`), `HostReadError` (`no-image-store` without the program, `image-store` if it
-    fails: no daemon, no permission), `NotStoredError` (`image-store`), and those of `open_archive`.
+    fails: no daemon, no permission), `NotStoredError` (`image-store`), and those of `archive_tree`.
     """
     if not NAME.fullmatch(name):
         raise bad_name(store, reference)

@@ -85,20 +85,12 @@ class OciLayout:
 
 
 def open_layout(path: str, label: str, tag: Optional[str], arch: Architecture) -> Image:
-    """Return the image in the OCI layout directory *path*, called *label*. Errors: as `open_archive`."""
+    """Return the image in the OCI layout directory *path*, called *label*. Errors: as `archive_tree`."""
     blobs, root = OciLayout(LiveTree(path), path), HostPath(real_path(path))
     tree, env = close_on_error(blobs, lambda: _from_index(blobs, root, tag, arch))
     image = close_on_error(tree, lambda: read_image(tree, label, "oci-layout", env))
     blobs.tree.close()  # the layers are files that stay open
     return image
-
-
-def open_archive(
-    blob: Blob, root: HostPath, label: str, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture
-) -> Image:
-    """Return the image in the tar archive *blob*, called *label*. The rest, and errors: as `archive_tree`."""
-    tree, env, image_kind = archive_tree(blob, root, kind, tag, arch)
-    return read_image(tree, label, image_kind, env)
 
 
 def archive_tree(

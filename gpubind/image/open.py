@@ -193,9 +193,10 @@ def _read_file(
 
         return read_image(SquashfsTree(blob, root), label, "sif")
     if kind is not None or head[257:262] == b"ustar" or head.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
-        from gpubind.image.oci import open_archive
+        from gpubind.image.oci import archive_tree
 
-        return open_archive(blob, root, label, kind, tag, arch)
+        tree, env, image_kind = archive_tree(blob, root, kind, tag, arch)
+        return read_image(tree, label, image_kind, env)
     if not head:
         raise FormatError("unknown-image", "this is not an image", where=label, why="the file is empty")
     why, remedy = describe_header(head)

@@ -93,9 +93,7 @@ class Container:
         self.user_library_path = self._elements(_values(user_mounts.env, "LD_LIBRARY_PATH", ("set", "prepend")))
         """Directories that the user puts first in LD_LIBRARY_PATH."""
         self.library_path = self._library_path(env, image_library_path, user_mounts.env)
-        self.preloaded = tuple(
-            part for v in _values(user_mounts.env, "LD_PRELOAD") for part in re.split("[ :]", v) if part
-        )
+        self.preloaded = tuple(filter(None, re.split("[ :]", " ".join(_values(user_mounts.env, "LD_PRELOAD")))))
         covers = (*binds, *(_planned(mount, host) for mount in mounts))
         self._namespace = Namespace(image.tree, covers)
         lenient = image.tree.lenient
@@ -194,9 +192,8 @@ class Container:
     def _load(self, first: ContainerFile, beside: tuple[str, ...] = ()) -> LoadResult:
         facts = first.elf
         if facts is None:
-            return LoadResult(
-                (first,), (LoadFailure("unreadable", first.path, None, first.path, refusal_reason(first)),)
-            )
+            failure = LoadFailure("unreadable", first.path, None, first.path, refusal_reason(first))
+            return LoadResult((first,), (failure,))
         closure = self._closure(first, facts, beside)
         failures = list(closure.missing)
         for loaded in closure.objects if closure.musl is None else ():
@@ -222,7 +219,8 @@ class Container:
         # $ORIGIN of a program is its directory with links followed.
         origin = dirname(first.resolved_path if facts.interpreter is not None and first.resolved_path else first.path)
         objects = [self._mapped(first, facts, origin, beside)]
-        musl = self._musl(facts)
+        has_glibc = self.image.for_arch(facts.ident.arch).glibc is not None
+        musl = musl_loader_for(facts, self.tree, has_glibc=has_glibc)
         last = None if musl is None else system_directories(musl, self.tree)
         names: dict[str, Optional[LoadedObject]] = {facts.soname or basename(first.path): objects[0]}
         missing: list[LoadFailure] = []
@@ -232,33 +230,26 @@ class Container:
                 objects.append(loaded)
                 names[soname] = names[basename(name)] = loaded
         for loaded in objects:  # the loop appends to the list: breadth first
+            consumer = loaded.file.path
             inherited = loaded.rpaths if musl is None else (*loaded.runpath, *loaded.rpaths)
             for name in loaded.elf.needed:
                 if name in names or len(objects) > OBJECTS_LIMIT or len(missing) >= MISSING_LIMIT:
                     continue
                 if musl is not None and is_provided_by_musl(name):
                     continue
-                result = self._search.find(name, loaded, last)
-                elf = result.file.elf if isinstance(result, Hit) else None
-                if isinstance(result, LoadFailure) or elf is None:
+                hit = self._search.find(name, loaded, last)
+                elf = hit.file.elf if isinstance(hit, Hit) else None
+                if isinstance(hit, LoadFailure) or elf is None:
                     names[name] = None
-                    missing.append(
-                        result
-                        if isinstance(result, LoadFailure)
-                        else library_failure(name, loaded.file.path, result.file)
-                    )
+                    missing.append(hit if isinstance(hit, LoadFailure) else library_failure(name, consumer, hit.file))
                     continue
                 provider = names.get(elf.soname or name)
                 if provider is None:
-                    path, by = result.file.path, (result.rule, loaded.file.path)
-                    provider = self._mapped(result.file, elf, dirname(path), beside, inherited, *by)
+                    origin = dirname(hit.file.path)
+                    provider = self._mapped(hit.file, elf, origin, beside, inherited, hit.rule, consumer)
                     objects.append(provider)
                 names[name] = names[elf.soname or name] = provider
         return Closure(tuple(objects), MappingProxyType(names), tuple(missing), musl)
-
-    def _musl(self, first: ElfFacts) -> Optional[str]:
-        has_glibc = self.image.for_arch(first.ident.arch).glibc is not None
-        return musl_loader_for(first, self.tree, has_glibc=has_glibc)
 
     def _mapped(
         self,

@@ -13,6 +13,7 @@ not define. Source: glibc `elf/dl-version.c` (`_dl_check_map_versions`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from posixpath import dirname
 from typing import TYPE_CHECKING, Literal, Optional
 
@@ -179,10 +180,8 @@ def _image_runtime(
         return file.tree_path
     if not userspace.runtime_patterns:
         return facts.rocm_runtime
-    patterns = [
-        f"{directory}/{name}" for name in userspace.runtime_libraries for directory in userspace.runtime_patterns
-    ]
-    places = (path for pattern in patterns for path in glob(image.tree, pattern))
+    patterns = ((at, name) for name in userspace.runtime_libraries for at in userspace.runtime_patterns)
+    places = (path for at, name in patterns for path in glob(image.tree, f"{at}/{name}"))
     return next((path for path in places if isinstance(image.tree.ident(path), ElfIdent)), None)
 
 
@@ -193,12 +192,8 @@ def is_for_video(image: Loader, userspace: Userspace) -> bool:
 
 def has_one(image: Loader, patterns: Iterable[str]) -> bool:
     """Return whether the image has a file of *patterns*: absolute, or below the directories of its loader."""
-    places = ((pattern,) if pattern[0] == "/" else _below(image, pattern) for pattern in patterns)
-    return any(glob(image.tree, path) for paths in places for path in paths)
-
-
-def _below(image: Loader, pattern: str) -> Iterable[str]:
-    return (f"{directory}/{pattern}" for directory in image.directories)
+    below = [f"{directory}/" for directory in image.directories]
+    return any(glob(image.tree, head + path) for path in patterns for head in ([""] if path[0] == "/" else below))
 
 
 class _NeededFile(NamedTuple):
@@ -261,12 +256,7 @@ def _settled(
     while True:  # each turn removes files, so the loop ends
         image_side, soname_conflicts = _sides(candidates, defined)
         ours = {path: candidate for path, candidate in candidates.items() if path not in image_side}
-        hosts = {
-            name: candidate
-            for candidate in ours.values()
-            if candidate.file.kind == "library"
-            for name in candidate.file.names
-        }
+        hosts = {name: each for each in ours.values() if each.file.kind == "library" for name in each.file.names}
         reached = _reached(ours.values(), hosts)
         orphans = [path for path in ours if path not in reached]
         reasons = {path: _refused(candidate, hosts, defined, unfit, files_of) for path, candidate in ours.items()}
@@ -292,16 +282,11 @@ def _settled(
 
 
 def _definitions(container: Container, newer: Mapping[str, ElfFacts]) -> _Defined:
-    definitions: dict[str, Optional[frozenset[str]]] = {
-        name: frozenset(elf.version_definitions) for name, elf in newer.items()
-    }
-
+    @cache
     def defined(name: str) -> Optional[frozenset[str]]:
-        if name not in definitions:
-            file = container.find(name)
-            facts = None if file is None else file.elf
-            definitions[name] = None if facts is None else frozenset(facts.version_definitions)
-        return definitions[name]
+        file = None if name in newer else container.find(name)
+        facts = newer.get(name) if file is None else file.elf
+        return None if facts is None else frozenset(facts.version_definitions)
 
     return defined
 
@@ -321,11 +306,7 @@ def _sides(
         complete: dict[RootedPath, ImageSideReason] = {path: side for path, side in sides.items() if side == "complete"}
         if not complete:
             conflicts = {side.soname: side for side in sides.values() if isinstance(side, Conflict)}
-            contested = {
-                candidate.file.path: conflicts[candidate.file.name]
-                for candidate in libraries
-                if candidate.file.name in conflicts
-            }
+            contested = {file.path: conflicts[file.name] for file, *_ in libraries if file.name in conflicts}
             return {**image_side, **contested}, conflicts
         image_side.update(complete)
 

@@ -45,6 +45,7 @@ from gpubind.model.cuda import version_key
 
 _SHARED = ("/dev/", "/home/", "/proc/", "/root/", "/run/", "/sys/", "/tmp/", "/var/tmp/")
 """Directories that a container may share with the host: a mount point that is created there remains."""
+_MODULES: dict[str, FileRole] = {GCONV_DIRECTORY: "directory", SOTRUSS_MODULE: "library"}
 _PROGRAM_DIRECTORIES = ("/usr/bin", "/usr/sbin", "/bin", "/sbin")
 
 GlibcFiles = dict[str, tuple[RootedPath, ...]]
@@ -103,42 +104,26 @@ def missing_files(host_files: GlibcFiles, image_files: GlibcFiles) -> tuple[str,
     return tuple(name for name in image_files if name not in host_files and (name in CORE_LIBRARIES or is_loader(name)))
 
 
-def _members(
-    loader: Loader,
-) -> Iterator[tuple[str, Union[RootedPath, Missing], Union[ElfIdent, NotElf, Missing]]]:
+def _members(loader: Loader) -> Iterator[tuple[str, Union[RootedPath, Missing], Union[ElfIdent, NotElf, Missing]]]:
     """Yield each name of a glibc file in the loader's directories, its resolved file and that file's identification."""
     tree = loader.tree.lenient
-    for directory in _directories(loader):
-        for name in tree.names(directory):
-            if is_glibc_file(name):
-                path = tree.resolve(f"{directory}/{name}")
+    for directory in dict.fromkeys((*loader.default_directories, *loader.directories)):
+        hwcaps = f"{directory}/{HWCAPS_DIRECTORY}"
+        for place in (directory, *(f"{hwcaps}/{level}" for level in tree.names(hwcaps))):
+            for name in filter(is_glibc_file, tree.names(place)):
+                path = tree.resolve(f"{place}/{name}")
                 yield name, path, path if isinstance(path, Missing) else tree.ident(path)
 
 
-def _directories(loader: Loader) -> Iterator[str]:
-    for directory in dict.fromkeys((*loader.default_directories, *loader.directories)):
-        yield directory
-        for level in loader.tree.lenient.names(f"{directory}/{HWCAPS_DIRECTORY}"):
-            yield f"{directory}/{HWCAPS_DIRECTORY}/{level}"
-
-
 def _modules(host: Loader, image: Loader, host_files: GlibcFiles) -> Iterator[_Replaced]:
-    tree = host.tree.lenient
-    for directory in dict.fromkeys(path.rpartition("/")[0] for path in host_files.get(LIBC, ())):
-        for place in dict.fromkeys((directory, f"/usr{directory}")):
-            host_gconv, image_gconv = (
-                tree.find(f"{place}/{GCONV_DIRECTORY}"),
-                image.tree.find(f"{place}/{GCONV_DIRECTORY}"),
-            )
-            if (
-                isinstance(host_gconv, ResolvedFile)
-                and isinstance(image_gconv, ResolvedFile)
-                and host_gconv.stat.kind == image_gconv.stat.kind == "dir"
-            ):
-                yield GCONV_DIRECTORY, "directory", host_gconv.path, image_gconv.path
-            module, image_module = tree.find(f"{place}/{SOTRUSS_MODULE}"), image.tree.find(f"{place}/{SOTRUSS_MODULE}")
-            if isinstance(module, ResolvedFile) and isinstance(image_module, ResolvedFile):
-                yield "sotruss-lib.so", "library", module.path, image_module.path
+    directories = (path.rpartition("/")[0] for path in host_files.get(LIBC, ()))
+    for place in dict.fromkeys(place for directory in directories for place in (directory, f"/usr{directory}")):
+        for module, kind in _MODULES.items():
+            ours, theirs = (tree.find(f"{place}/{module}") for tree in (host.tree.lenient, image.tree))
+            if not isinstance(ours, ResolvedFile) or not isinstance(theirs, ResolvedFile):
+                continue
+            if kind == "library" or ours.stat.kind == theirs.stat.kind == "dir":
+                yield module.rpartition("/")[2], kind, ours.path, theirs.path
 
 
 def _programs(host: Loader, image: Loader) -> Iterator[_Replaced]:

@@ -88,7 +88,9 @@ def linked_files(
             origin, source = _origin(loaded, default_origin)
             uses = _uses(loaded.elf, partial(resolve, loaded))
             file = LinkedFile(loaded.file.path, origin, uses, faults.get(loaded.file.path), source)
-            linked[file.path] = _worse(linked.get(file.path), file)
+            # The same file may lack less where another program loads it.
+            both = linked.get(file.path, file), file
+            linked[file.path] = max(both, key=lambda file: sum(use.is_broken for use in file.uses))
     return tuple(linked.values())
 
 
@@ -155,10 +157,3 @@ def _in_closure(closure: Closure) -> Callable[[LoadedObject, str], _Found]:
 
 def _in_plan(targets: Mapping[str, str], name: str) -> _Found:
     return LinkUse(name, targets.get(name), "found" if name in targets else "unknown"), None
-
-
-def _worse(before: Optional[LinkedFile], now: LinkedFile) -> LinkedFile:
-    if before is None:
-        return now
-    # The same file may lack less where another program loads it.
-    return max(before, now, key=lambda file: sum(use.is_broken for use in file.uses))

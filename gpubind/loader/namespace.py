@@ -160,11 +160,9 @@ def _mount_entry(cover: Cover, path: str, fallback: Optional[NamespaceEntry] = N
         return unknown
     tree = cover.tree.lenient  # a record may have no list of a directory that is bound
     resolved = tree.find(cover.source)
-    return (
-        unknown
-        if isinstance(resolved, Missing)
-        else NamespaceEntry(path, resolved.stat.kind, tree, resolved.path, cover)
-    )
+    if isinstance(resolved, Missing):
+        return unknown
+    return NamespaceEntry(path, resolved.stat.kind, tree, resolved.path, cover)
 
 
 def _parents(path: str) -> Iterator[str]:
@@ -187,11 +185,9 @@ class MountedTree(Tree):
             return Stat("link", 0o777, 0, 0, len(ns_entry.target))
         if isinstance(ns_entry, Missing):
             return ns_entry
-        return (
-            Stat(ns_entry.kind, 0o755, 0, 0, 0)
-            if ns_entry.tree is None
-            else ns_entry.tree.lenient.lstat(ns_entry.tree_path)
-        )
+        if ns_entry.tree is None:
+            return Stat(ns_entry.kind, 0o755, 0, 0, 0)
+        return ns_entry.tree.lenient.lstat(ns_entry.tree_path)
 
     def _readlink(self, path: str) -> Union[str, Missing]:
         ns_entry = self._namespace.lstat(path)

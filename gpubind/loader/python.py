@@ -82,10 +82,8 @@ def _environment(tree: Tree, path: str) -> Optional[tuple[tuple[str, ...], bool]
 
 def _installed(file: ContainerFile, env: Mapping[str, str]) -> tuple[str, ...]:
     python_home = env.get("PYTHONHOME", "").split(":")[0]
-    paths = (file.path, file.resolved_path)
-    prefixes = (
-        [python_home] if python_home else [dirname(dirname(path)) for path in paths if basename(dirname(path)) == "bin"]
-    )
+    directories = map(dirname, (file.path, file.resolved_path))
+    prefixes = [python_home] if python_home else [dirname(at) for at in directories if basename(at) == "bin"]
     return tuple(dict.fromkeys(more for prefix in prefixes for more in _of_prefix(prefix)))
 
 

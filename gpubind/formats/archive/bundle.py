@@ -71,15 +71,13 @@ class BundleMount(NamedTuple):
         return self.type == "bind" or "bind" in self.options or "rbind" in self.options
 
 
-class _Device(NamedTuple):
-    path: str
+class _File(NamedTuple):
+    """A device node, or the program of a hook."""
 
-
-class _Hook(NamedTuple):
     path: str
 
     @property
-    def program(self) -> str:
+    def name(self) -> str:
         return self.path.rpartition("/")[2]
 
 
@@ -95,14 +93,14 @@ class Bundle(NamedTuple):
     """Lines `NAME=VALUE`."""
     working_directory: str = "/"
     mounts: tuple[BundleMount, ...] = ()
-    devices: tuple[_Device, ...] = ()
+    devices: tuple[_File, ...] = ()
     """Device nodes that the runtime creates."""
     rules: tuple[dict[str, Any], ...] = ()
     """The rules of the device cgroup."""
     namespaces: tuple[dict[str, Any], ...] = ()
     mappings: tuple[dict[str, Any], ...] = ()
     annotations: Optional[dict[str, Any]] = None
-    prestart: tuple[_Hook, ...] = ()
+    prestart: tuple[_File, ...] = ()
     """Hooks that run before the start, in the host's namespaces."""
     text: str = ""
     """The text of its config.json."""
@@ -202,7 +200,7 @@ def _edit_engines(document: dict[str, Any], bundle: Bundle, edits: BundleEdits) 
     groups.extend(group for group in edits.groups if group not in groups)
     if bundle.prestart and edits.without_hooks:
         hooks = zip(document["hooks"]["prestart"], bundle.prestart)
-        document["hooks"]["prestart"] = [hook for hook, read in hooks if read.program not in edits.without_hooks]
+        document["hooks"]["prestart"] = [hook for hook, file in hooks if file.name not in edits.without_hooks]
 
 
 def relocated_config(text: str, bundle: Bundle, args: Sequence[str], terminal: Optional[bool]) -> str:

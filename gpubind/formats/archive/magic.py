@@ -9,6 +9,7 @@ HEAD_SIZE = 2048
 """The number of first bytes that decide."""
 UNSUPPORTED_COMPRESSIONS = {"xz": b"\xfd7zXZ\0", "bzip2": b"BZh"}
 """The first bytes of unsupported compressions."""
+_BUILD = "`apptainer build IMAGE.sif IMAGE` makes a SIF of it"
 _MEANINGS = (
     *(
         (0, head, f"it is compressed with {by}", f"unpack it first: `{by} -dk`")
@@ -19,13 +20,8 @@ _MEANINGS = (
     (0, b"QFI\xfb", "it is a disk of a virtual machine", ""),
     (0, b"<", "it is a web page or XML: a failed download?", ""),
     (0, b"{", "it is JSON: give the directory that it is in", ""),
-    (
-        1080,
-        b"\x53\xef",
-        "it is an ext2, ext3 or ext4 file system",
-        "`apptainer build IMAGE.sif IMAGE` makes a SIF of it",
-    ),
-    (31, b"hsqs", "it is an image of Singularity 2", "`apptainer build IMAGE.sif IMAGE` makes a SIF of it"),
+    (1080, b"\x53\xef", "it is an ext2, ext3 or ext4 file system", _BUILD),
+    (31, b"hsqs", "it is an image of Singularity 2", _BUILD),
     (0, b"#!", "it is a script", ""),
 )
 

@@ -29,15 +29,9 @@ _OVERLAYS = ("overlay", "overlay2", "fuse-overlayfs")
 """The storage drivers that unpack each layer into a separate directory."""
 
 SCHEMA_2 = "application/vnd.docker.distribution.manifest.v2+json"
-INDEX_TYPES = (
-    "application/vnd.oci.image.index.v1+json",
-    "application/vnd.docker.distribution.manifest.list.v2+json",
-)
+INDEX_TYPES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 MANIFEST_TYPES = ("application/vnd.oci.image.manifest.v1+json", SCHEMA_2)
-CONFIG_TYPES = (
-    "application/vnd.oci.image.config.v1+json",
-    "application/vnd.docker.container.image.v1+json",
-)
+CONFIG_TYPES = ("application/vnd.oci.image.config.v1+json", "application/vnd.docker.container.image.v1+json")
 _LAYER_TYPE = (
     r"application/vnd\.(oci\.image\.layer\.(v1|nondistributable\.v1)\.tar|docker\.image\.rootfs\.(diff|foreign\.diff)\.tar)"
     r"([+.](gzip|zstd))?"

@@ -48,9 +48,8 @@ def _of_text(data: bytes) -> Icd:
         lines = [line.strip() for line in data.decode("utf-8").splitlines() if line.strip()]
     except UnicodeDecodeError as error:
         raise _FORMAT.damaged("not UTF-8", f"byte {error.start}") from error
-    if (
-        len(lines) != 1 or "\0" in lines[0] or lines[0].startswith(("{", "["))
-    ):  # JSON after white space that JSON does not allow
+    # JSON may follow white space that JSON does not allow.
+    if len(lines) != 1 or "\0" in lines[0] or lines[0].startswith(("{", "[")):
         raise _FORMAT.damaged(f"an .icd file holds one library, this one {len(lines)} lines", "line 1")
     return Icd((lines[0],), lines)
 

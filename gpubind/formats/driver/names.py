@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from functools import lru_cache
+from collections.abc import Iterator
+from functools import cache
 from typing import Optional
 
 from gpubind.formats.driver.kernel import DRIVER_VERSION
@@ -117,19 +118,17 @@ def rocm_section(name: str) -> Optional[str]:
     """Return the section of *name* in the shipped list, a library of ROCm's user space; else None."""
     if not name.startswith(("libamd", "libhip", "libhsa", "libroc")):
         return None  # libdrm and libnuma are not AMD's
-    return next((entry.section for entry in _rocm_entries() if name.startswith(entry.text)), None)
+    libraries = (entry for entry in _entries("etc/rocmliblist.conf") if entry.kind == "library")
+    return next((entry.section for entry in libraries if name.startswith(entry.text)), None)
 
 
-@lru_cache(maxsize=1)
-def _rocm_entries() -> tuple[ListEntry, ...]:
-    name = "etc/rocmliblist.conf"
-    return tuple(entry for entry in parse_liblist(read_data(name), name).entries if entry.kind == "library")
+def _driver_entries() -> Iterator[ListEntry]:
+    return (entry for entry in _entries("etc/nvliblist.conf") if entry.section != VENDOR_NEUTRAL)
 
 
-@lru_cache(maxsize=1)
-def _driver_entries() -> tuple[ListEntry, ...]:
-    name = "etc/nvliblist.conf"
-    return tuple(entry for entry in parse_liblist(read_data(name), name).entries if entry.section != VENDOR_NEUTRAL)
+@cache
+def _entries(name: str) -> tuple[ListEntry, ...]:
+    return parse_liblist(read_data(name), name).entries
 
 
 def driver_version_of(name: str) -> Optional[str]:

@@ -13,7 +13,6 @@ from typing import Optional
 
 from gpubind.frozen import NamedTuple
 
-LIBRARIES = ("libze_intel_gpu.so.1", "libigdrcl.so")
 _LEAST_NAMES = 4
 """A library with fewer names of platforms spells them in another way."""
 _TEXT = re.compile(rb"\0([a-z][a-z0-9-]{2,15})(?=\0)")

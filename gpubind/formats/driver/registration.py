@@ -23,6 +23,7 @@ SIZE_LIMIT = 1 << 20
 HEADER = "# Written by `gpubind setup {engine}`; `gpubind setup {engine} --undo` removes it."
 _BEGIN, _END = "# gpubind setup: begin", "# gpubind setup: end"
 _FORMAT = Format("bad-config", "malformed configuration of an engine", "correct it first; nothing was changed")
+_TOML = (_FORMAT.code, _FORMAT.what)
 _BLOCK = re.compile(
     rf"(?:(?<=\n)\r?\n)?^{re.escape(_BEGIN)}\s*?\n.*?^{re.escape(_END)}[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE
 )
@@ -77,11 +78,10 @@ def out_of_docker(data: bytes, before: Optional[bytes], program: str) -> Optiona
     if document.get("default-runtime") in names:
         copy = _daemon(before)
         earlier = copy.get("default-runtime")
-        is_there = isinstance(earlier, str) and (earlier in runtimes or earlier not in copy.get("runtimes", {}))
-        if not is_there:
-            del document["default-runtime"]  # dockerd does not start if its default runtime is unknown
-        else:
+        if isinstance(earlier, str) and (earlier in runtimes or earlier not in copy.get("runtimes", {})):
             document["default-runtime"] = earlier
+        else:
+            del document["default-runtime"]  # dockerd does not start if its default runtime is unknown
     if not document and before is None:
         return None
     return written_like(document, data.decode()).encode()
@@ -105,12 +105,6 @@ def _daemon(data: Optional[bytes]) -> dict[str, Any]:
 def _path(runtime: Any) -> str:
     path = runtime.get("path") if isinstance(runtime, dict) else None
     return path if isinstance(path, str) else ""
-
-
-def _for_podman(entry: Registration) -> bytes:
-    lines = [HEADER.format(engine="podman"), "[engine]", *([f'runtime = "{entry.name}"'] if entry.is_default else [])]
-    lines += ["", "[engine.runtimes]", f"{entry.name} = [{json.dumps(entry.program)}]"]
-    return ("\n".join(lines) + "\n").encode()
 
 
 def register_in_containerd(data: Optional[bytes], entry: Registration) -> bytes:
@@ -163,9 +157,6 @@ def _need_unnamed(tables: Any, program: str) -> None:
         raise UsageError("setup-conflict", "an entry that `gpubind setup` does not recognize names gpubind", hint=hint)
 
 
-_TOML = (_FORMAT.code, _FORMAT.what)
-
-
 def _runtimes(tables: dict[str, Any], plugin: str) -> dict[str, Any]:
     table: Any = tables
     for key in ("plugins", plugin, "containerd", "runtimes"):
@@ -192,13 +183,15 @@ _PODMAN = re.compile(
     re.escape(HEADER.format(engine="podman"))
     + rf'\n\[engine\]\n(?:runtime = "{NAME.pattern}"\n)?\n\[engine\.runtimes\]\n{NAME.pattern} = \["[^"\n]*"\]\n'
 )
-"""The text that `_for_podman` writes."""
+"""The text that `_register_in_podman` writes."""
 
 
 def _register_in_podman(data: Optional[bytes], entry: Registration) -> bytes:
     if data is not None:
         _need_unchanged(data)
-    return _for_podman(entry)
+    lines = [HEADER.format(engine="podman"), "[engine]", *([f'runtime = "{entry.name}"'] if entry.is_default else [])]
+    lines += ["", "[engine.runtimes]", f"{entry.name} = [{json.dumps(entry.program)}]"]
+    return ("\n".join(lines) + "\n").encode()
 
 
 def _out_of_podman(data: bytes, before: Optional[bytes], program: str) -> Optional[bytes]:

@@ -66,9 +66,6 @@ def _spec(text: str, number: int) -> Union[MountSpec, Fault]:
     names = [name for name in path.split("/") if name]
     if not (names and path.startswith("/")) or "\0" in path or {".", ".."} & {*names}:
         return Fault(number, "it names no absolute path")
-    return MountSpec(kind, _fnmatch_of("/" + "/".join(names)), number)
-
-
-def _fnmatch_of(pattern: str) -> str:
-    """Convert a *pattern* of Go's filepath.Match for fnmatch: `^` negates a class in Go, `!` in fnmatch."""
-    return re.sub(r"\[!([^]]+)\]", r"[\1!]", pattern).replace("[^", "[!")
+    # The pattern is one of Go's filepath.Match: `^` negates a class in Go, `!` in fnmatch.
+    pattern = re.sub(r"\[!([^]]+)\]", r"[\1!]", "/" + "/".join(names)).replace("[^", "[!")
+    return MountSpec(kind, pattern, number)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import BinaryIO, Literal, Optional
 
 from gpubind.errors import Format, FormatError
-from gpubind.formats.elf.elf import HEAD_SIZE, ElfFacts, ElfIdent, NotElf, VersionNeed, parse_ident
+from gpubind.formats.elf.elf import HEAD_SIZE, ElfFacts, NotElf, VersionNeed, parse_ident
 from gpubind.frozen import NamedTuple
 from gpubind.model import CudaNote, architecture
 
@@ -78,10 +78,7 @@ def parse_elf(stream: BinaryIO) -> ElfFacts:
 
     Errors: `FormatError` (code `bad-elf`), for a file that is not an ELF object and for any damage of these facts.
     """
-    ident = parse_ident(stream.read(HEAD_SIZE) or b"")  # None: no bytes for now
-    if isinstance(ident, NotElf):
-        raise FormatError("bad-elf", "not an ELF file", place="byte 0", why=ident.detail)
-    file = _ElfFile(stream, ident)
+    file = _ElfFile(stream)
     dynamic = _Dynamic(file)
     needs, definitions = _version_needs(file, dynamic), _version_definitions(file, dynamic)
     soname = dynamic.tag_string(DT_SONAME)
@@ -91,7 +88,7 @@ def parse_elf(stream: BinaryIO) -> ElfFacts:
             cuda_note = _read_cuda_note(file)
     stacks = [segment for segment in file.segments if segment.kind == PT_GNU_STACK]
     return ElfFacts(
-        ident=ident,
+        ident=file.ident,
         soname=soname,
         needed=tuple(map(dynamic.string, dynamic.needed)),
         rpath=dynamic.tag_string(DT_RPATH),
@@ -103,7 +100,7 @@ def parse_elf(stream: BinaryIO) -> ElfFacts:
         version_definitions=tuple(map(dynamic.string, definitions)),
         cuda_note=cuda_note,
         # Without the header, the architecture's default. Of several, the last takes precedence.
-        executable_stack=bool(stacks[-1].flags & PF_X) if stacks else architecture(ident.arch).executable_stack,
+        executable_stack=bool(stacks[-1].flags & PF_X) if stacks else architecture(file.ident.arch).executable_stack,
         no_default_directories=bool(dynamic.last.get(DT_FLAGS_1, 0) & DF_1_NODEFLIB),
         pie=bool(dynamic.last.get(DT_FLAGS_1, 0) & DF_1_PIE),
     )
@@ -114,16 +111,16 @@ def find_sections(stream: BinaryIO, names: Collection[str]) -> dict[str, Section
 
     Errors: as `parse_elf`.
     """
-    ident = parse_ident(stream.read(HEAD_SIZE) or b"")
-    if isinstance(ident, NotElf):
-        raise FormatError("bad-elf", "not an ELF file", place="byte 0", why=ident.detail)
-    return _ElfFile(stream, ident).sections(names)
+    return _ElfFile(stream).sections(names)
 
 
 class _ElfFile:
     """An ELF file, read by offset, or by address as ld.so loads it."""
 
-    def __init__(self, stream: BinaryIO, ident: ElfIdent) -> None:
+    def __init__(self, stream: BinaryIO) -> None:
+        ident = parse_ident(stream.read(HEAD_SIZE) or b"")  # None: no bytes for now
+        if isinstance(ident, NotElf):
+            raise FormatError("bad-elf", "not an ELF file", place="byte 0", why=ident.detail)
         self._stream = stream
         self.order = "<" if ident.order == "little" else ">"
         self.ident = ident

@@ -65,9 +65,8 @@ def expectation_of_table(table: dict[str, Any], prefix: str = "") -> Expectation
         return tuple(counts.decode(dict[str, _COUNT], value, place).items())
 
     readers = {tuple[tuple[str, int], ...]: models}
-    expectation = Decoder(_EXPECTATION, prefix=prefix, keys=keys, is_toml=True, readers=readers).decode(
-        Expectation, table
-    )
+    decoder = Decoder(_EXPECTATION, prefix=prefix, keys=keys, is_toml=True, readers=readers)
+    expectation = decoder.decode(Expectation, table)
     return expectation._replace(capabilities=tuple(dict.fromkeys(expectation.capabilities)))
 
 
@@ -105,12 +104,9 @@ def _stands_for(text: str, place: str) -> Iterator[str]:
         yield from (gpu for gpu in above if gpu == name or not is_tegra_arch(gpu))
     else:
         is_others = name != text and (_AMD.fullmatch(name) or name in INTEL)
-        known_archs = (*known_archs, "gfx90a", *INTEL)
-        hint = (
-            "AMD's and Intel's architectures have no order: name each"
-            if is_others
-            else suggest_known(known_archs, text)
-        )
+        hint = suggest_known((*known_archs, "gfx90a", *INTEL), text)
+        if is_others:
+            hint = "AMD's and Intel's architectures have no order: name each"
         raise POLICY.damaged(f"`{text[:100]}` is not a GPU's architecture", place, hint)
 
 

@@ -83,7 +83,7 @@ def _capabilities(env: Mapping[str, str], granted: Optional[tuple[str, ...]]) ->
 
 def is_dockers(bundle: Bundle) -> bool:
     """Return whether docker's own option requests the GPUs: it adds NVIDIA's hook, also where the GPUs are AMD's."""
-    return any(hook.program in HOOKS for hook in bundle.prestart)
+    return any(hook.name in HOOKS for hook in bundle.prestart)
 
 
 def variables_of(bundle: Bundle) -> dict[str, str]:
