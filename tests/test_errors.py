@@ -21,14 +21,14 @@ import pytest
 
 import gpubind
 from gpubind import errors
-from gpubind.explanation.codes import errors as error_rows
 from gpubind.model import Missing
+from gpubind.model.data import table
 from gpubind.rules.table import RULES
 from tests.support.golden import assert_listed, assert_none, table_of_rules
 
 ROOT = Path(__file__).parent.parent
 SOURCES = {path: path.read_text() for path in sorted((ROOT / "gpubind").rglob("*.py"))}
-ROWS = error_rows()
+ROWS = table("errors")
 DATA = "gpubind/model/data/errors.json"
 
 _RAISED = re.compile(r"(?:(?:\w+Error|Format|_error)\(\s*|unknown=)\"([a-z0-9-]+)\"")

@@ -6,11 +6,9 @@ import pytest
 
 from gpubind import plan
 from gpubind.documents.explanation import markdown_to_text, render_explanation
-from gpubind.explanation import codes as codes_module
-from gpubind.explanation.codes import codes, errors, explain_code, find_in_pages, similar_names
+from gpubind.explanation.codes import codes, explain_code, find_in_pages, similar_names
 from gpubind.explanation.decisions import Explanation, explain
-from gpubind.model import Request
-from gpubind.model.data import read_data
+from gpubind.model import Request, data
 from gpubind.model.findings import finding_texts
 from tests.support.commands import gpubind
 from tests.support.driver import host, kernel, rhel
@@ -61,18 +59,19 @@ def test_every_subject_has_all_its_decisions() -> None:
 
 def test_no_page_of_the_docs_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
+    read_data = data.read_data
 
     def read(name: str) -> bytes:
         asked.append(name)
         return read_data(name)
 
-    monkeypatch.setattr(codes_module, "read_data", read)
-    errors.cache_clear()
+    monkeypatch.setattr(data, "read_data", read)
+    data.table.cache_clear()
     assert codes()
     assert explain_code("amd-groups")
     assert explain_code("bad-require")
     assert find_in_pages("uvm was not loaded") == ()
-    assert {*asked} == {"model/data/errors.json"}
+    assert {*asked} == {f"model/data/{name}.json" for name in ("errors", "findings", "pages")}
 
 
 def test_every_code_has_what_the_data_says_of_it() -> None:
@@ -85,11 +84,12 @@ def test_the_pages_of_findings_and_errors_are_what_the_data_gives() -> None:
     sections = "\n".join(f"## {explain_code(code)}" for code in finding_texts())
     assert_golden(DOCS / "findings.md", f"\n{sections}\n", part="findings")
     rows = [
-        f'| <a id="{code}"></a>`{code}` | {error["exit"]} | {error["means"]} |\n' for code, error in errors().items()
+        f'| <a id="{code}"></a>`{code}` | {error["exit"]} | {error["means"]} |\n'
+        for code, error in data.table("errors").items()
     ]
     table = "| code | exit | meaning |\n| --- | --- | --- |\n" + "".join(rows)
     assert_golden(DOCS / "errors.md", table, part="error codes")
-    assert [*errors()] == sorted(errors())
+    assert [*data.table("errors")] == sorted(data.table("errors"))
 
 
 @pytest.mark.parametrize("code", finding_texts())
@@ -100,7 +100,7 @@ def test_every_finding_has_its_page(code: str) -> None:
 
 
 def test_a_former_code_of_an_error_has_the_page_of_its_present_code() -> None:
-    former = {error["former"]: code for code, error in errors().items() if "former" in error}
+    former = {error["former"]: code for code, error in data.table("errors").items() if "former" in error}
     assert former == {f"unsayable-{what}": f"unsupported-{what}" for what in ("path", "unset", "value")}
     for old, new in former.items():
         page = explain_code(old.upper())

@@ -13,8 +13,8 @@ import pytest
 from gpubind.documents.check.text import THEMES
 from gpubind.explanation.codes import explain_code
 from gpubind.formats.driver.names import COMPANIONS
-from gpubind.model import VENDORS
-from gpubind.model.findings import REMEDIES, finding, finding_texts, pages
+from gpubind.model import VENDORS, data
+from gpubind.model.findings import REMEDIES, finding, finding_texts
 from gpubind.rules.subjects import SUBJECTS
 from tests.support.golden import DOCS, assert_golden, assert_listed, assert_none
 from tests.support.sources import PACKAGE, modules, nodes
@@ -61,7 +61,10 @@ def test_the_texts_are_in_order_and_have_no_other_fields() -> None:
 
 def test_every_code_has_its_page_and_nothing_else_has_one() -> None:
     assert_listed(
-        pages(), finding_texts(), add=f"{PAGES}: write the page of `{{}}`", remove=f"{PAGES}: remove `{{}}`, no code"
+        data.table("pages"),
+        finding_texts(),
+        add=f"{PAGES}: write the page of `{{}}`",
+        remove=f"{PAGES}: remove `{{}}`, no code",
     )
 
 

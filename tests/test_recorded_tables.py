@@ -86,7 +86,7 @@ def _vendors() -> Iterable[str]:
 
 def _chips() -> Iterable[str]:
     devices: dict[capability.Chip, list[str]] = {}
-    for device, chip in capability._table().items():
+    for device, chip in capability._chips().items():
         assert capability.chip_of(f" 0X{device.upper()} ") == chip
         devices.setdefault(chip, []).append(device)
     versions = ("300.1", "390.9", "470.1", "525.1", "550.54.14", "575.1", "580.1", "999.1")

@@ -6,14 +6,12 @@ written from the same data.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
-from functools import lru_cache
-from typing import Any, Optional
+from typing import Optional
 
-from gpubind.model.data import read_data
-from gpubind.model.findings import finding_texts, pages
+from gpubind.model.data import table
+from gpubind.model.findings import finding_texts
 
 
 def explain_code(code: str) -> Optional[str]:
@@ -21,21 +19,14 @@ def explain_code(code: str) -> Optional[str]:
 
     *code* may be the former code of an error, which older logs contain.
     """
-    code = next((new for new, error in errors().items() if error.get("former") == code.lower()), code.lower())
+    code = next((new for new, error in table("errors").items() if error.get("former") == code.lower()), code.lower())
     if code in finding_texts():
-        return "\n\n".join((code, f"*{_kind(code)}*", *pages()[code])) + "\n"
-    error = errors().get(code)
+        return "\n\n".join((code, f"*{_kind(code)}*", *table("pages")[code])) + "\n"
+    error = table("errors").get(code)
     if error is None:
         return None
     former = f"\n\nThe code of this error was `{error['former']}` before." if "former" in error else ""
     return f"{code}\n\nan error, exit {error['exit']}\n\n{error['means']}{former}\n"
-
-
-@lru_cache(maxsize=1)
-def errors() -> dict[str, Any]:
-    """Return data/errors.json: exit status, meaning and, if it had another code before, `former` of each error."""
-    loaded: dict[str, Any] = json.loads(read_data("model/data/errors.json"))
-    return loaded
 
 
 def find_in_pages(seen: str) -> tuple[str, ...]:
@@ -49,7 +40,7 @@ def find_in_pages(seen: str) -> tuple[str, ...]:
 
 def codes() -> tuple[tuple[str, str], ...]:
     """Return every code of a finding or an error, sorted, with its kind: `error, warning; image`, `exit 2`."""
-    kinds = {code: f"exit {error['exit']}" for code, error in errors().items()}
+    kinds = {code: f"exit {error['exit']}" for code, error in table("errors").items()}
     return tuple(sorted({**kinds, **{code: _kind(code) for code in finding_texts()}}.items()))
 
 

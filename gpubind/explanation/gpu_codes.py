@@ -6,14 +6,13 @@ The file is read only for a text with the beginning of such a name, or with a nu
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Literal, Optional
 
 from gpubind.frozen import NamedTuple
-from gpubind.model.data import read_data
+from gpubind.model.data import table
 
 _BEGINS = re.compile(
     rb"cuda_?(?:error|success)|hip(?:error|success)|nvml_(?:error|success)"
@@ -60,13 +59,6 @@ class Code(NamedTuple):
     rank: Rank
 
 
-@lru_cache(maxsize=1)
-def tables() -> dict[str, Any]:
-    """Return data/codes.json."""
-    loaded: dict[str, Any] = json.loads(read_data("model/data/codes.json"))
-    return loaded
-
-
 def may_have_codes(text: bytes) -> bool:
     """Return whether the folded *text* may contain the name of a code."""
     return len(text) > _LONG_TEXT or _BEGINS.search(text) is not None
@@ -76,7 +68,7 @@ def may_have_codes(text: bytes) -> bool:
 def _names() -> dict[str, tuple[int, int]]:
     """Return the family and row of each folded name, without Xids: kernel logs contain their numbers."""
     positions: dict[str, tuple[int, int]] = {}
-    for number, family in enumerate(tables()["families"]):
+    for number, family in enumerate(table("codes")["families"]):
         if family["name"] != "xid":
             rows = {row[0]: index for index, row in enumerate(family["codes"]) if row[0]}
             positions.update({name.lower(): (number, index) for name, index in rows.items()})
@@ -99,7 +91,7 @@ def _squeezed_names() -> dict[str, bytes]:
 def find_code_by_name(name: bytes) -> Code:
     """Return the code with the folded *name*, one of `code_names`."""
     family, index = _names()[name.decode()]
-    chosen = tables()["families"][family]
+    chosen = table("codes")["families"][family]
     return _code(chosen, chosen["codes"][index])
 
 
@@ -114,7 +106,7 @@ def find_code_by_number(kind: str, text: str) -> Optional[Code]:
         return None if folded_name is None else find_code_by_name(folded_name)
     number = int(text, 16 if text.lower().startswith("0x") else 10)
     for name in _NUMBERED[kind]:
-        family = next(family for family in tables()["families"] if family["name"] == name)
+        family = next(family for family in table("codes")["families"] if family["name"] == name)
         row = next((row for row in family["codes"] if row[1] == number), None)
         if row is not None:
             return _code(family, row)
@@ -131,14 +123,14 @@ def _code(family: dict[str, Any], row: list[Any]) -> Code:
     is_cause = is_xid and kind not in _EARLIER
     rank = _RANKS.get(kind) or ("cause" if is_cause else "general")
     title = f"Xid {number}" if is_xid else name or f"{family['title']} error {number}"
-    return Code(title, means, tables()["do"][family["do"]][kind], rank)
+    return Code(title, means, table("codes")["do"][family["do"]][kind], rank)
 
 
 def _kind_and_meaning(row: list[Any]) -> list[str]:
     """Return the kind and meaning of *row*, else those of the CUDA code with its number."""
     if len(row) > 2:
         return row[2:]
-    driver, runtime = tables()["families"][:2]
+    driver, runtime = table("codes")["families"][:2]
     return next(
         cuda_row[2:]
         for cuda_row in (*driver["codes"], *runtime["codes"])
@@ -147,19 +139,19 @@ def _kind_and_meaning(row: list[Any]) -> list[str]:
 
 
 def _causes(letters: str) -> str:
-    causes = [tables()["causes"][letter] for letter in letters]
+    causes = [table("codes")["causes"][letter] for letter in letters]
     return f" NVIDIA's table names as possible causes: {', '.join(causes)}." if causes else ""
 
 
 def says_less(message: str) -> bool:
     """Return whether the number of a code is more exact than *message*."""
-    return message in tables()["general"] or message in tables()["partial"]
+    return message in table("codes")["general"] or message in table("codes")["partial"]
 
 
 def is_more_exact(code_name: bytes, message: str, like: Iterable[str]) -> bool:
     """Return whether the code *code_name* is more exact than *message* with the phrases *like*."""
     is_about = any(code_name.decode() in phrase for phrase in like)
-    return message in tables()["general"] or (message in tables()["partial"] and not is_about)
+    return message in table("codes")["general"] or (message in table("codes")["partial"] and not is_about)
 
 
 def similar_codes(texts: Iterable[str]) -> tuple[str, ...]:
@@ -173,5 +165,5 @@ def similar_codes(texts: Iterable[str]) -> tuple[str, ...]:
 
 def _as_defined(folded: str) -> str:
     family, index = _names()[folded]
-    row: str = tables()["families"][family]["codes"][index][0]
+    row: str = table("codes")["families"][family]["codes"][index][0]
     return row

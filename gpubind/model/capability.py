@@ -5,20 +5,18 @@ The table is data/nvidia_gpus.json, which names its sources.
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 from typing import Literal, Optional
 
 from gpubind.frozen import NamedTuple
 from gpubind.model.cuda import branch_of
-from gpubind.model.data import read_data
+from gpubind.model.data import table
 from gpubind.model.gpucode import arch_of_capability, arch_sort_key
 
 Modules = Literal["open", "proprietary"]
 """The kinds of NVIDIA kernel modules."""
 Refusal = Literal["driver-too-new", "driver-too-old", "needs-open", "needs-proprietary"]
 """Why a driver does not support a chip."""
-
 
 _GENERATIONS = {
     "GF": "Fermi",
@@ -68,18 +66,17 @@ class Chip(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _table() -> dict[str, Chip]:
-    rows = json.loads(read_data("model/data/nvidia_gpus.json"))["chips"]
-    return {device: chip for row in rows for chip, devices in (_chip(**row),) for device in devices.split()}
-
-
-def _chip(chip: str, devices: str, **facts: str) -> tuple[Chip, str]:
-    return Chip(chip, **facts), devices  # type: ignore[arg-type]
+def _chips() -> dict[str, Chip]:
+    return {
+        device: Chip(row["chip"], **{name: value for name, value in row.items() if name not in ("chip", "devices")})
+        for row in table("nvidia_gpus")["chips"]
+        for device in row["devices"].split()
+    }
 
 
 def chip_of(device: str) -> Optional[Chip]:
     """Return the chip of the PCI device ID *device*, `0x2330`; None if it is not known."""
-    return _table().get(device.strip().lower().removeprefix("0x"))
+    return _chips().get(device.strip().lower().removeprefix("0x"))
 
 
 def compute_capability(device: str) -> Optional[str]:
@@ -91,5 +88,5 @@ def compute_capability(device: str) -> Optional[str]:
 @lru_cache(maxsize=1)
 def nvidia_architectures() -> tuple[str, ...]:
     """Return the architectures of NVIDIA's GPUs in the table, the oldest first: `sm_50`."""
-    architectures = {arch_of_capability(chip.capability) for chip in _table().values()}
+    architectures = {arch_of_capability(chip.capability) for chip in _chips().values()}
     return tuple(sorted((arch for arch in architectures if arch is not None), key=arch_sort_key))

@@ -6,14 +6,13 @@ driver; `minor_compatible` maps each major version to the oldest driver on which
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Optional
 
 from gpubind.frozen import NamedTuple
-from gpubind.model.data import read_data
+from gpubind.model.data import table
 
 
 class Framework(NamedTuple):
@@ -48,10 +47,8 @@ class Framework(NamedTuple):
     """The first release with code for an architecture, by the architecture's name."""
 
 
-@lru_cache(maxsize=1)
 def _table() -> dict[str, dict[str, Any]]:
-    table: dict[str, dict[str, Any]] = json.loads(read_data("model/data/cuda.json"))
-    return table
+    return table("cuda")
 
 
 @lru_cache(maxsize=1)

@@ -22,23 +22,17 @@ which `gpubind explain CODE` prints.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Any, Literal, Optional, Union
 
-from gpubind.model.data import read_data
+from gpubind.model.data import table
 from gpubind.model.host import Finding, Severity, Vendor
 
 __all__ = ["active_cases", "finding", "shorten_list", "with_count", "worst"]
 
-FINDINGS_FILE = "model/data/findings.json"
-PAGES = "model/data/pages.json"
 REMEDIES = ("command", "option", "variable", "image", "host", "person", "nothing")
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 """Worst first."""
-
-
 DOCS = "docs/"
 """The location of the pages: a path in the source, since `[project.urls]` of pyproject.toml has no Documentation."""
 
@@ -48,18 +42,9 @@ def page_of(code: str) -> str:
     return f"{DOCS}{'findings' if code in finding_texts() else 'errors'}.md#{code}"
 
 
-@lru_cache(maxsize=1)
 def finding_texts() -> dict[str, Any]:
     """Return the content of data/findings.json, by code."""
-    loaded: dict[str, Any] = json.loads(read_data(FINDINGS_FILE))
-    return loaded
-
-
-@lru_cache(maxsize=1)
-def pages() -> dict[str, list[str]]:
-    """Return the paragraphs of data/pages.json, by code."""
-    loaded: dict[str, list[str]] = json.loads(read_data(PAGES))
-    return loaded
+    return table("findings")
 
 
 def finding(
@@ -113,13 +98,10 @@ def worst(severities: Iterable[Severity]) -> Severity:
     return min(severities, key=SEVERITIES.index)
 
 
-_NAMED = 4
-
-
 def shorten_list(names: Sequence[str]) -> str:
     """Return the first four of *names*, and the number of the others."""
-    others = len(names) - _NAMED
-    return ", ".join(names) if others <= 1 else f"{', '.join(names[:_NAMED])} and {others} others"
+    others = len(names) - 4
+    return ", ".join(names) if others <= 1 else f"{', '.join(names[:4])} and {others} others"
 
 
 def with_count(number: int, noun: str) -> str:

@@ -8,7 +8,6 @@ Sources: Apptainer 1.4.5 and its main branch of 2026-08-18 (1.6) `internal/pkg/u
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 
 from gpubind.errors import UsageError, suggest_known
@@ -43,7 +42,7 @@ from gpubind.model import (
     layouts,
 )
 from gpubind.model.arch import I386, Architecture, architecture
-from gpubind.model.data import read_data
+from gpubind.model.data import table
 from gpubind.model.digest import plan_digest
 from gpubind.model.findings import finding
 from gpubind.planner.placement import SINGULARITY_LAYOUT
@@ -105,7 +104,7 @@ def ignored_fields(request: Request) -> Iterator[str]:
 
 def shipped_names(flavour: RuntimeFlavour, vendor: Vendor) -> list[str]:
     """Return the names in the list file that the program of *flavour* ships."""
-    data = json.loads(read_data("model/data/like.json"))
+    data = table("like")
     added = data["added"].get(flavour.name, {})
     names: list[str] = data["names"][flavour.family][vendor] + added.get(vendor, [])
     return names

@@ -16,15 +16,16 @@ from gpubind.explanation.gpu_codes import (
     find_code_by_name,
     find_code_by_number,
     similar_codes,
-    tables,
 )
 from gpubind.explanation.messages import find_message, messages, search
+from gpubind.model import data
+from gpubind.model.data import table
 from tests.explanation.test_messages import name_of
 from tests.support.codes import FILE, HEADERS, dumped, parse_codes
 from tests.support.commands import HOST, gpubind
 from tests.support.golden import assert_golden, assert_listed
 
-FAMILIES = {family["name"]: family for family in tables()["families"]}
+FAMILIES = {family["name"]: family for family in table("codes")["families"]}
 COUNTS = {
     "cuda-driver": 106,
     "cuda-runtime": 138,
@@ -72,7 +73,9 @@ def test_each_code_has_a_meaning_and_a_command() -> None:
         assert re.search(r"\. [A-Za-z].*\.$", code.means), code
         assert re.search(r"`[^`]+`", code.do), code
     for family in FAMILIES.values():
-        assert {row[2] for row in family["codes"] if len(row) > 2} <= set(tables()["do"][family["do"]]), family["name"]
+        assert {row[2] for row in family["codes"] if len(row) > 2} <= set(table("codes")["do"][family["do"]]), family[
+            "name"
+        ]
 
 
 def test_the_file_has_a_line_for_each_code_as_its_generator_writes_it() -> None:
@@ -85,7 +88,7 @@ def test_names_of_codes_are_not_those_of_messages() -> None:
 
 
 COMMANDS = {
-    line for todo in tables()["do"].values() for text in todo.values() for line in re.findall(r"`([^`]+)`", text)
+    line for todo in table("codes")["do"].values() for text in todo.values() for line in re.findall(r"`([^`]+)`", text)
 }
 
 
@@ -264,21 +267,24 @@ def test_explain_suggests_the_code_that_was_almost_named() -> None:
 def test_the_vendor_of_a_code_decides_on_the_tools() -> None:
     nvidia = re.compile("compute-sanitizer|nvidia-|CUDA_LAUNCH_BLOCKING|Xid")
     amd = re.compile("rocm|AMD_|amdgpu")
-    for vendor, todo in tables()["do"].items():
+    for vendor, todo in table("codes")["do"].items():
         texts = " ".join(todo.values())
         assert bool(nvidia.search(texts)) == (vendor in ("nvidia", "xid")), vendor
         assert bool(amd.search(texts)) == (vendor == "amd"), vendor
 
 
 def test_only_what_nvidias_catalogue_drains_is_drained() -> None:
-    assert [kind for kind, text in tables()["do"]["xid"].items() if "drain" in text] == ["ecc", "action"]
+    assert [kind for kind, text in table("codes")["do"]["xid"].items() if "drain" in text] == ["ecc", "action"]
     assert [row[1] for row in FAMILIES["xid"]["codes"] if row[2] in ("ecc", "action")] == [48, 154]
 
 
-def test_the_tables_are_read_only_for_a_text_with_the_beginning_of_a_name() -> None:
-    tables.cache_clear()
+def test_the_tables_are_read_only_for_a_text_with_the_beginning_of_a_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(data, "READ", {})
+    table.cache_clear()
     search([b"NCCL INFO Channel 0 via P2P on cuda:0, hip, vulkan, opencl\nerror: no\n"])
-    assert tables.cache_info().currsize == 0
+    assert not any(path.endswith("codes.json") for path in data.READ)
     search([b"VK_ERROR_FRAGMENTED_POOL\n"])
     code_names()
     assert name_of("VK_ERROR_FRAGMENTED_POOL") == "vk-error-fragmented-pool"

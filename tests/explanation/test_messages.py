@@ -22,7 +22,6 @@ from gpubind.cli.commands import command_of
 from gpubind.cli.reader import read_line
 from gpubind.explanation import messages as module
 from gpubind.explanation.codes import find_in_pages
-from gpubind.explanation.gpu_codes import tables
 from gpubind.explanation.messages import (
     FoundMessage,
     Message,
@@ -36,6 +35,7 @@ from gpubind.explanation.messages import (
     search,
 )
 from gpubind.formats.driver.names import driver_libraries
+from gpubind.model.data import table
 from gpubind.model.findings import finding_texts
 from tests.support.commands import BARE, HOST, gpubind
 from tests.support.forked import run_forked
@@ -84,7 +84,7 @@ def _tables() -> list[str]:
     """The part of the page about the codes that no message is about."""
     families = [
         f"| {family['title']} | {len(family['codes'])} | {family['header']} of {family['package']} |"
-        for family in tables()["families"]
+        for family in table("codes")["families"]
     ]
     return [
         "",

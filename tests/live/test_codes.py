@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.explanation.gpu_codes import tables
+from gpubind.model.data import table
 from tests.support.codes import HEADERS, aliases, headers, parse_codes
 
 pytestmark = pytest.mark.live
@@ -46,7 +46,7 @@ def test_the_families_that_are_left_out_are_those_without_a_small_package() -> N
 @pytest.mark.parametrize("family", [*WHEELS, *DEBS])
 def test_every_code_of_the_headers_is_in_the_tables(family: str, tmp_path: Path) -> None:
     downloaded(family, tmp_path)
-    known = next(one for one in tables()["families"] if one["name"] == family)
+    known = next(one for one in table("codes")["families"] if one["name"] == family)
     numbers = {row[0]: row[1] for row in known["codes"]}
     numbers.update({alias: numbers[name] for alias, name in known.get("aliases", {}).items()})
     defined: dict[str, int] = {}

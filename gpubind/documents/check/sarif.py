@@ -17,8 +17,9 @@ from gpubind.documents.explanation import markdown_to_text
 from gpubind.documents.text import printable, with_valid_unicode
 from gpubind.explanation.codes import explain_code
 from gpubind.model import Finding
+from gpubind.model.data import table
 from gpubind.model.digest import sha256_hex
-from gpubind.model.findings import finding_texts, page_of, pages
+from gpubind.model.findings import finding_texts, page_of
 from gpubind.rules.outcome import Report, verdict
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -57,7 +58,7 @@ def _run(report: Report) -> dict[str, Any]:
 
 def _rule(code: str) -> dict[str, Any]:
     """Return the description of *code*. `helpUri` must be absolute, so a page without a host is only a property."""
-    page, about_it, paragraphs = page_of(code), finding_texts()[code], pages()[code]
+    page, about_it, paragraphs = page_of(code), finding_texts()[code], table("pages")[code]
     text = markdown_to_text((explain_code(code) or "").partition("\n\n")[2], 120)
     rule = {
         "id": code,
