@@ -308,8 +308,7 @@ def _compat(
     is_requested = fit is not None and (fit.facts.compat or request.cuda_compat == "image")
     if fit is None or nvidia is None or not is_requested or "compute" not in requested_capabilities(request):
         return (), ()
-    from gpubind.planner.compat import cuda_compat  # few images have one
-    from gpubind.planner.cuda_compat import compat_host
+    from gpubind.planner.compat import compat_host, cuda_compat  # few images have one
 
     return cuda_compat(request, compat_host(nvidia.driver, nvidia.gpus, fit.serves), fit, layout)
 

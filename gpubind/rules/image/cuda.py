@@ -21,14 +21,7 @@ from gpubind.inventory.nodes import PCI_DEVICES
 from gpubind.model import CudaNote, Finding, ImageCuda, ImageLibrary, active_cases, finding
 from gpubind.model.capability import chip_of
 from gpubind.model.cuda import branch_of, first_native_driver, is_minor_compatible, minor_compatible_driver
-from gpubind.planner.compat import ENV_RULE
-from gpubind.planner.cuda_compat import (
-    compat_host,
-    has_package,
-    is_newer,
-    predicted_error,
-    supported_cuda,
-)
+from gpubind.planner.compat import ENV_RULE, compat_host, has_package, is_newer, predicted_error, supported_cuda
 from gpubind.rules.preflight import Preflight
 
 
