@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Optional
+from typing import Any, Union
 
 from gpubind.frozen import NamedTuple
 
@@ -42,14 +42,10 @@ class GpubindError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Rebuild the error from its fields for `pickle` and `copy`: `__init__` differs between the classes."""
-        return _rebuilt, (type(self), self.what), self.__dict__
+        return Exception.__new__, (type(self), self.what), self.__dict__
 
     def __str__(self) -> str:
         return f"{self.code}: {self.what}" + (f" ({self.where})" if self.where else "")
-
-
-def _rebuilt(kind: type[GpubindError], message: str) -> GpubindError:
-    return kind.__new__(kind, message)
 
 
 def suggest_known(choices: Iterable[str], wrong: str) -> str:
@@ -175,32 +171,22 @@ class FormatError(GpubindError):
     exit_code = EXIT_FORMAT
 
     def __init__(
-        self,
-        code: str,
-        what: str,
-        *,
-        place: str = "",
-        offset: Optional[int] = None,
-        where: str = "",
-        why: str = "",
-        hint: str = "",
+        self, code: str, what: str, *, place: Union[int, str] = "", where: str = "", why: str = "", hint: str = ""
     ) -> None:
-        place = place or ("" if offset is None else f"byte {offset}")
-        super().__init__(code, what, where=where or place, why=why, hint=hint)
-        self.place = place
-        self.offset = offset
+        self.place = f"byte {place}" if isinstance(place, int) else place
+        super().__init__(code, what, where=where or self.place, why=why, hint=hint)
+        self.offset = place if isinstance(place, int) else None
         """The byte offset of the damage in the parsed data; None if the location is not an offset."""
 
     def in_file(self, path: str) -> FormatError:
         """Return the same error with the file's path: parsers see only bytes."""
         where = f"{path}: {self.place}" if self.place else path
-        return FormatError(
-            self.code, self.what, place=self.place, offset=self.offset, where=where, why=self.why, hint=self.hint
-        )
+        place = self.place if self.offset is None else self.offset
+        return FormatError(self.code, self.what, place=place, where=where, why=self.why, hint=self.hint)
 
     def behind(self, start: int) -> FormatError:
         """Return the same error with *start* added to its offset: the parser got only the bytes from *start* on."""
-        return FormatError(self.code, self.what, offset=start + (self.offset or 0), why=self.why, hint=self.hint)
+        return FormatError(self.code, self.what, place=start + (self.offset or 0), why=self.why, hint=self.hint)
 
 
 class Format(NamedTuple):
@@ -215,9 +201,8 @@ class Format(NamedTuple):
 
         Without a place, the error is about the whole document.
         """
-        offset = place if isinstance(place, int) else None
-        text = (str(place) or "the whole document") if offset is None else ""
-        return FormatError(self.code, self.what, place=text, offset=offset, why=why, hint=hint or self.hint)
+        place = place if isinstance(place, int) else str(place) or "the whole document"
+        return FormatError(self.code, self.what, place=place, why=why, hint=hint or self.hint)
 
 
 IMAGE_BOMB = Format("image-bomb", "the image unpacks to far more than images do")

@@ -14,7 +14,7 @@ import pytest
 
 from gpubind.cli.commands import MODULES, command_of
 from gpubind.explanation.codes import codes
-from gpubind.model.findings import DOCS, page_of
+from gpubind.model.findings import page_of
 from tests.support.example import example
 from tests.support.golden import assert_golden, assert_listed
 
@@ -105,7 +105,7 @@ def test_every_code_has_an_address_of_its_own() -> None:
 def test_the_address_of_the_pages_is_the_one_that_the_project_gives() -> None:
     project = (ROOT / "pyproject.toml").read_text().partition("[project.urls]")[2].partition("\n[")[0]
     given = re.search(r'^Documentation = "(.*)"$', project, re.MULTILINE)
-    assert (given[1] if given else "docs/") == DOCS
+    assert page_of("closed") == (given[1] if given else "docs/") + "errors.md#closed"
 
 
 def test_each_option_is_in_a_page_of_the_docs() -> None:

@@ -110,13 +110,13 @@ def test_an_error_names_the_file_and_the_place_in_it() -> None:
 
 
 def test_an_offset_is_a_number_that_moves_with_what_was_parsed() -> None:
-    error = errors.FormatError("bad-archive", "damaged", offset=124, why="because")
+    error = errors.FormatError("bad-archive", "damaged", place=124, why="because")
     assert (error.place, error.behind(512).offset, error.behind(512).place) == ("byte 124", 636, "byte 636")
 
 
 def test_errors_inside_a_file_name_it() -> None:
     with pytest.raises(errors.FormatError) as caught, errors.in_file("/tmp/x.sif"):
-        raise errors.FormatError("bad-sif", "damaged", offset=7)
+        raise errors.FormatError("bad-sif", "damaged", place=7)
     assert (caught.value.where, caught.value.offset) == ("/tmp/x.sif: byte 7", 7)
 
 

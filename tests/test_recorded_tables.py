@@ -33,7 +33,7 @@ from gpubind.model import (
     rocm,
     vendors,
 )
-from gpubind.model.files import ANSWERS, Stat, noun_of
+from gpubind.model.files import ANSWERS, NOUNS, Stat
 from tests.support.golden import GOLDEN, assert_golden
 from tests.support.trees import make_tree
 
@@ -75,7 +75,7 @@ def _vendors() -> Iterable[str]:
     yield from _rows(vendors.VENDOR_ROWS)
     yield from _constants(vendors, "VENDORS VENDOR_FLAGS USERSPACES AMD_MODULE")
     yield from _constants(host, "CAPABILITIES DEFAULT_CAPABILITIES READ_ONLY_OPTIONS")
-    yield from _constants(findings, "SEVERITIES REMEDIES DOCS")
+    yield from _constants(findings, "SEVERITIES REMEDIES")
     yield from _rows({n: findings.shorten_list("abcdefg"[:n]) for n in range(8)})
     yield from _rows({n: findings.with_count(n, "GPU") for n in range(3)})
     yield from _rows({code: findings.page_of(code) for code in ("no-device-node", "closed")})
@@ -171,7 +171,7 @@ def _versions() -> Iterable[str]:
 def _files() -> Iterable[str]:
     kinds = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK, stat.S_IFCHR, stat.S_IFBLK, stat.S_IFSOCK, stat.S_IFIFO, 0)
     facts = [Stat.from_lstat(kind | 0o7654, 1, 2, 345, (6, 7)) for kind in kinds]
-    yield from (f"{one!r} {noun_of(one.kind)} {one.rights()}" for one in facts)
+    yield from (f"{one!r} {NOUNS[one.kind]} {one.rights()}" for one in facts)
     lists = ("", "user::rw-,user:9:rwx,group::r-x,group:8:-w-,mask::rw-,other::--x", "user::r--,group::rwx,other::---")
     for acl in lists:
         for mode in (0o754, 0o147, 0o070):

@@ -12,7 +12,7 @@ from gpubind.formats.elf.elf import STUB_LIMIT, ElfFacts, ElfIdent, NotElf
 from gpubind.machine.answers import ATTRIBUTES, OF_DEVICES
 from gpubind.machine.budget import spend
 from gpubind.model import HostPath, Missing, ResolvedFile, RootedPath, Stat
-from gpubind.model.files import ABSENT, LINKS_LIMIT, LOOP, noun_of
+from gpubind.model.files import ABSENT, LINKS_LIMIT, LOOP, NOUNS
 
 T = TypeVar("T")
 
@@ -250,7 +250,7 @@ class Tree:
         if isinstance(file, Missing):
             return file
         kind = file.stat.kind
-        return file.path if kind == "file" else Missing("unreadable", f"{noun_of(kind)}, not a regular file")
+        return file.path if kind == "file" else Missing("unreadable", f"{NOUNS[kind]}, not a regular file")
 
     def _walk(self, at: RootedPath, path: str, depth: int = 0) -> Union[RootedPath, Missing]:
         """Return where *path* leads from the resolved directory *at*; *depth* is the depth of nested links.

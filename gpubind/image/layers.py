@@ -23,7 +23,7 @@ from gpubind.image.tar import Member, members, open_sparse
 from gpubind.machine.budget import spend
 from gpubind.model import ABSENT, HostPath, Missing, RootedPath, Stat
 from gpubind.model.arch import ARCHITECTURES
-from gpubind.model.files import Link, noun_of, walk_path
+from gpubind.model.files import NOUNS, Link, walk_path
 
 STEPS_LIMIT = 10_000_000
 """Limit of the names in all paths, and of entries below whiteouts: an image of 400,000 files has about 4 million."""
@@ -338,7 +338,7 @@ class LayeredTree(OpenedTree):
         if entry is None:
             return ABSENT
         if entry.stat.kind != "file":
-            return Missing("unreadable", noun_of(entry.stat.kind))
+            return Missing("unreadable", NOUNS[entry.stat.kind])
         layer = self._layers.blobs[entry.source]
         label = label or f"{layer.label}: {path.lstrip('/')}"
         if entry.sparse:

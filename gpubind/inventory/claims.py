@@ -8,7 +8,7 @@ from typing import Literal, Optional, Union
 from gpubind.files import Tree
 from gpubind.frozen import NamedTuple
 from gpubind.model import Capability, Decision, EnvVar, Finding, HostFile, PassedOver, Vendor
-from gpubind.model.files import ContainerPath, FileKind, Missing, ResolvedFile, noun_of
+from gpubind.model.files import NOUNS, ContainerPath, FileKind, Missing, ResolvedFile
 from gpubind.model.host import FileGroup, FileRole, Step, Verdict
 
 ClaimKind = Literal[
@@ -113,7 +113,7 @@ class Claim(NamedTuple):
         """Return *resolved* as a file that is bound unchanged, or a Decision for other kinds: device nodes."""
         kind = _BINDABLE.get(resolved.stat.kind)
         if kind is None:
-            return self.rejected("special-file", noun_of(resolved.stat.kind), found_by)
+            return self.rejected("special-file", NOUNS[resolved.stat.kind], found_by)
         return self.file(tree, resolved, kind=kind, found_by=found_by, capability=capability)
 
 

@@ -12,7 +12,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.inventory.claims import Claim
 from gpubind.model import Capability, Decision, DeviceNode, DriverKind, Gpu, HostFile, Vendor
-from gpubind.model.files import ABSENT, ContainerPath, Missing, RootedPath, noun_of
+from gpubind.model.files import ABSENT, NOUNS, ContainerPath, Missing, RootedPath
 from gpubind.model.findings import active_cases, finding
 from gpubind.model.host import Finding, Severity
 from gpubind.model.layouts import DXG, TEGRA_CONTROL, TEGRA_RELEASE, WSL_LIBRARIES
@@ -102,7 +102,7 @@ def read_node(host: Host, claim: Claim, source: str, groups: dict[int, str]) -> 
         return claim.unreadable(resolved, source)
     facts = resolved.stat
     if facts.kind not in ("char", "block"):
-        return claim.rejected("no-device", f"{noun_of(facts.kind)}, not a device node", source)
+        return claim.rejected("no-device", f"{NOUNS[facts.kind]}, not a device node", source)
     return DeviceNode(
         vendor=claim.vendor,
         source=host.dev.real(resolved.path),

@@ -85,7 +85,6 @@ _OTHER_NAMES = {
 
 _BY_NAME = {name: known for known in ARCHITECTURES for name in (known.name, *known.aliases)}
 _BY_ELF = {**_OTHER_NAMES, **{(known.elf_machine, known.bits, known.byte_order): known.name for known in ARCHITECTURES}}
-_LIBRARY_DIRECTORY = r"/(lib(?:32|64|x32)?(?:/[^/]+-linux-[^/]+)?)$"
 
 
 def architecture(name: str) -> Architecture:
@@ -110,5 +109,5 @@ def library_token(libc: str) -> Optional[str]:
     """
     import re  # a plan without an image needs no token
 
-    match = re.search(_LIBRARY_DIRECTORY, libc.rpartition("/")[0])
+    match = re.search(r"/(lib(?:32|64|x32)?(?:/[^/]+-linux-[^/]+)?)$", libc.rpartition("/")[0])
     return match.group(1) if match else None

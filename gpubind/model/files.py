@@ -61,7 +61,7 @@ ANSWERS: dict[int, Missing] = {
 LINKS_LIMIT = 40
 """The limit of links on the way to one file. Source: Linux, fs/namei.c, MAXSYMLINKS."""
 
-_NOUNS: dict[FileKind, str] = {
+NOUNS: dict[FileKind, str] = {
     "file": "a regular file",
     "dir": "a directory",
     "link": "a link",
@@ -70,11 +70,7 @@ _NOUNS: dict[FileKind, str] = {
     "socket": "a socket",
     "fifo": "a FIFO",
 }
-
-
-def noun_of(kind: FileKind) -> str:
-    """Return *kind* in English, with its article."""
-    return _NOUNS[kind]
+"""The kinds of files in English."""
 
 
 class Stat(NamedTuple):

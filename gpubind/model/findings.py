@@ -33,13 +33,11 @@ __all__ = ["active_cases", "finding", "shorten_list", "with_count", "worst"]
 REMEDIES = ("command", "option", "variable", "image", "host", "person", "nothing")
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 """Worst first."""
-DOCS = "docs/"
-"""The location of the pages: a path in the source, since `[project.urls]` of pyproject.toml has no Documentation."""
 
 
 def page_of(code: str) -> str:
-    """Return the address of the documentation section about *code*, a finding's or an error's."""
-    return f"{DOCS}{'findings' if code in finding_texts() else 'errors'}.md#{code}"
+    """Return the section about *code*, a finding's or an error's, by its path in the source: no site has the pages."""
+    return f"docs/{'findings' if code in finding_texts() else 'errors'}.md#{code}"
 
 
 def finding_texts() -> dict[str, Any]:

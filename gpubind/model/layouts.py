@@ -62,7 +62,6 @@ BINARY_DIRECTORIES = (
 GKE_HOME_NAME = "kubernetes"
 """A directory below /home that is not a user's: nodes of GKE keep programs and the driver there."""
 
-
 STARTER_PREFIXES = (
     "/usr/libexec",
     "/usr/local/libexec",

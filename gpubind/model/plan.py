@@ -121,19 +121,8 @@ class PlannedDriver(NamedTuple):
 
 
 PLAN_SCHEMA = "gpubind.plan/1"
-_COPIED_MEMBERS = (
-    "gpus",
-    "libdir",
-    "libdir32",
-    "mounts",
-    "devices",
-    "env",
-    "decisions",
-    "findings",
-    "digest",
-    "node_digest",
-)
-"""The fields that a document of a plan contains unchanged."""
+_CHANGED_FIELDS = ("request", "layout", "isolated", "drivers", "image")
+"""The fields to which a document of a plan gives another form."""
 
 
 class Plan(NamedTuple):
@@ -177,7 +166,7 @@ class Plan(NamedTuple):
             "cuda_compat": request.cuda_compat,
         }
         drivers = [{**planned.driver._asdict(), "source": planned.source} for planned in self.drivers]
-        members = {name: getattr(self, name) for name in _COPIED_MEMBERS}
+        members = {name: value for name, value in self._asdict().items() if name not in _CHANGED_FIELDS}
         image = None if self.image is None else self.image.to_dict()
         head = {"schema": PLAN_SCHEMA, "gpubind": __version__, "request": requested, "drivers": drivers, "image": image}
         document: dict[str, Any] = to_json_value({**head, **members})

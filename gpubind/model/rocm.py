@@ -40,7 +40,5 @@ def bounds_of_kernel(release: str) -> tuple[Optional[str], Optional[str]]:
 def is_outside(release: str, oldest: Optional[str], newest: Optional[str]) -> bool:
     """Return whether ROCm *release* is older than *oldest* or newer than *newest*. For `7`: whether every 7.x is."""
     version = tuple(map(int, release.split(".")[:2]))
-    before, after = (
-        tuple(map(int, bound.split(".")))[: len(version)] if bound else version for bound in (oldest, newest)
-    )
+    before, after = (tuple(map(int, (bound or release).split(".")))[: len(version)] for bound in (oldest, newest))
     return not before <= version <= after

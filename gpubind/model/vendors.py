@@ -146,7 +146,5 @@ USERSPACES = {row.userspace.group: row.userspace for row in VENDOR_ROWS.values()
 
 def userspaces_of(vendors: Iterable[Vendor]) -> tuple[Userspace, ...]:
     """Return the user spaces of *vendors*, in the order of the rows."""
-    vendor_set = frozenset(vendors)
-    return tuple(
-        row.userspace for vendor, row in VENDOR_ROWS.items() if vendor in vendor_set and row.userspace is not None
-    )
+    names = tuple(vendors)
+    return tuple(row.userspace for vendor, row in VENDOR_ROWS.items() if vendor in names and row.userspace)
