@@ -8,22 +8,20 @@ from gpubind.loader.linkage import LinkedFile, linked_files, linked_in_plan, lin
 from gpubind.model import Decision, Plan, RootedPath
 from gpubind.rules.preflight import Preflight
 
-_LINKED = ("library", "binary")
-
 
 def linkage_of(preflight: Preflight) -> tuple[LinkedFile, ...]:
     """Return the linked files of the plan's libraries and programs, and of the program that will run.
 
     These include driver files that the plan leaves out because of the image.
     """
-    mounts = [mount for mount in preflight.plan.mounts if mount.kind in _LINKED]
-    targets = (mount.target for mount in mounts)
+    mounts = [mount for mount in preflight.plan.mounts if mount.kind in ("library", "binary")]
     if not preflight.has_image:
         return linked_in_plan(preflight.host.driver, mounts)
-    container = preflight.container
+    container, file = preflight.container, preflight.chain.file if preflight.has_program else None
+    programs = () if file is None else (file.path,)
     outside = (RootedPath(decision.path or "") for decision in left_out(preflight.plan))
     return (
-        *linked_files(container, (*_programs(preflight), *targets)),
+        *linked_files(container, (*programs, *(mount.target for mount in mounts))),
         *(linked_outside(container, preflight.host.driver, path) for path in dict.fromkeys(outside)),
     )
 
@@ -35,9 +33,3 @@ def left_out(plan: Plan) -> Iterator[Decision]:
         for decision in plan.decisions
         if decision.verdict == "left-out" and decision.step == "side" and decision.path
     )
-
-
-def _programs(preflight: Preflight) -> Iterator[str]:
-    file = preflight.chain.file if preflight.has_program else None
-    if file is not None:
-        yield file.path

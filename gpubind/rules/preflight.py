@@ -37,6 +37,7 @@ from gpubind.loader.execve import Caller, Chain, is_library, library_chain, reso
 from gpubind.loader.hwcaps import Cpu, parse_cpuinfo
 from gpubind.loader.namespace import PYTHON_VARIABLES, UserMounts
 from gpubind.loader.python import PythonPaths, find_python_paths, is_python
+from gpubind.loader.search import ContainerFile
 from gpubind.model import (
     Capability,
     DeviceNode,
@@ -154,12 +155,11 @@ class Preflight:
         names = (*chain.names, file.resolved_path if file is not None else "")
         directories = [dirname(name) for name in names if name.startswith("/")]
         if not self.is_without_container:
-            directories.insert(0, search_path(self.image, self.plan, self.own_mounts))
-        path = ":".join(directories)
-        others = cuda_below(tree, prefixes_of(tree, path), find)
+            directories.insert(0, self.search_path)
+        others = cuda_below(tree, prefixes_of(tree, ":".join(directories)), find)
         self.known_cuda = newest_first((*self.imported_cuda, *others, *self.known_cuda))
-        if file is not None and chain.stop is None and self.driver is not None and self.driver.kind == "linux":
-            self.uses = uses_of(self.image, self.container, file)
+        if self.started is not None and self.driver is not None and self.driver.kind == "linux":
+            self.uses = uses_of(self.image, self.container, self.started)
             self.used = used_names(self.uses)
 
     @property
@@ -194,6 +194,16 @@ class Preflight:
         if self._chain is None:
             raise LookupError("a rule that needs no program asks for one")
         return self._chain
+
+    @property
+    def started(self) -> Optional[ContainerFile]:
+        """Return the file that the kernel starts; None if it does not start the program, or no program is known."""
+        return self._chain.file if self._chain is not None and self._chain.stop is None else None
+
+    @property
+    def search_path(self) -> str:
+        """Return PATH in the container."""
+        return search_path(self.image, self.plan, self.own_mounts)
 
     def release(self, engine: str) -> Optional[Release]:
         """Return the properties of the installed docker or podman; None if unknown. The program runs once."""
@@ -240,6 +250,16 @@ class Preflight:
         """Return the host directories where manifests and data were searched for *paths*."""
         places = ((path, *place) for path in paths for place in data_prefix_pairs(path, self.driver_directories))
         return ", ".join(dict.fromkeys(prefix + path[len(standard) :] for path, standard, prefix in places))
+
+    @property
+    def vendors(self) -> frozenset[Vendor]:
+        """Return the vendors of the plan's drivers."""
+        return frozenset(planned.driver.vendor for planned in self.plan.drivers)
+
+    @property
+    def chosen_gpus(self) -> tuple[Gpu, ...]:
+        """Return the GPUs of all vendors that the container gets."""
+        return tuple(gpu for gpu in self.plan.gpus if gpu.chosen and gpu.index is not None)
 
     @property
     def is_nvidias(self) -> bool:
@@ -308,11 +328,14 @@ class Preflight:
             return ()
         if self._linked_code:
             return self._linked_code
-        path = search_path(self.image, self.plan, self.own_mounts)
-        tree = self.container.tree
-        return collect_gpu_code(
-            tree, site_package_directories(tree, path) if self.imports is None else self.imports.packages
-        )
+        return collect_gpu_code(self.container.tree, self.packages)
+
+    @cached_property
+    def packages(self) -> tuple[str, ...]:
+        """The directories of Python's packages: those of the program's Python, else of each Python in PATH."""
+        if self.imports is not None:
+            return tuple(self.imports.packages)
+        return site_package_directories(self.container.tree, self.search_path)
 
     @cached_property
     def every_cuda(self) -> tuple[ImageCuda, ...]:
@@ -321,13 +344,10 @@ class Preflight:
 
     @cached_property
     def _linked_code(self) -> tuple[CodeFile, ...]:
-        file = self.chain.file if self.has_program else None
-        if file is None or self.chain.stop is not None or self.imports is not None:
+        if self.started is None or self.imports is not None:
             return ()
-        loaded = self.container.load(file.path).files
-        return gpu_code_of_program(
-            [loaded_file.path for loaded_file in loaded if loaded_file.mount is None], self.container.tree
-        )
+        loaded = self.container.load(self.started.path).files
+        return gpu_code_of_program([file.path for file in loaded if file.mount is None], self.container.tree)
 
 
 def preflight(
@@ -426,9 +446,8 @@ def variable_of(preflight: Preflight, name: str) -> Optional[str]:
 def lost_groups(preflight: Preflight, code: str, vendor: Vendor) -> Iterator[Finding]:
     """Yield *code* if the runtime drops groups of the caller that nodes of *vendor* require."""
     limits = preflight.limits
-    plan_options = preflight.arguments.options if preflight.arguments is not None else ()
     all_options = (
-        *plan_options,
+        *(preflight.arguments.options if preflight.arguments is not None else ()),
         *(preflight.start.user.options.all("group-add") if preflight.start is not None else ()),
     )
     if not limits.drops_groups or (limits.keep_groups is not None and limits.keep_groups in all_options):

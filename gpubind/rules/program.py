@@ -5,15 +5,14 @@ Sources: execve(2), see `loader/execve.py`; ld.so(8).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from posixpath import basename, dirname
-from typing import Optional
 
 from gpubind.formats.driver.names import DRIVER_SONAMES, driver_section, name_facts
 from gpubind.formats.elf.elf import ElfIdent
 from gpubind.image.cuda import wheel_directory_of
 from gpubind.loader.execve import first_program, is_library, is_undecided, nearest_program
-from gpubind.loader.search import ContainerFile, LoadFailure
+from gpubind.loader.search import LoadFailure
 from gpubind.model import CAPABILITIES, Capability, Finding, Missing, active_cases, finding, shorten_list
 from gpubind.model.files import or_none
 from gpubind.model.findings import SEVERITIES
@@ -26,7 +25,7 @@ from gpubind.rules.missing import (
     unseen_programs,
     without_userspace,
 )
-from gpubind.rules.preflight import Preflight, search_path
+from gpubind.rules.preflight import Preflight
 from gpubind.rules.uses import DriverUse
 
 _FROM_THE_HOST = ("/tmp/", "/home/", "/root/", "/scratch/", "/var/tmp/")
@@ -35,9 +34,9 @@ _FROM_THE_HOST = ("/tmp/", "/home/", "/root/", "/scratch/", "/var/tmp/")
 
 def program_missing(preflight: Preflight) -> Iterator[Finding]:
     """Yield a program, or the interpreter of a script, that the container lacks."""
-    chain = preflight.chain
+    chain, path = preflight.chain, preflight.search_path
     name = chain.names[-1]
-    if chain.stop is None or chain.stop.kind != "missing" or _is_undecided(preflight, name):
+    if chain.stop is None or chain.stop.kind != "missing" or is_undecided(preflight.container, name, path):
         return
     left_out = [d for d in preflight.plan.decisions if d.subject == name and d.rule == "capability"]
     local = preflight.host.local if name.startswith("/") else None
@@ -45,7 +44,6 @@ def program_missing(preflight: Preflight) -> Iterator[Finding]:
     is_on_host = on_machine is not None and on_machine.kind == "file"
     is_known = preflight.is_without_container or (preflight.backend is not None and preflight.own_mounts is not None)
     maybe_bound = not is_known and (is_on_host or name.startswith(_FROM_THE_HOST))
-    path = search_path(preflight.image, preflight.plan, preflight.own_mounts)
     near, first = nearest_program(preflight.container, name, path), first_program(preflight.container, name, path)
     raw_finding = finding(
         "program-missing",
@@ -98,7 +96,7 @@ def program_unreadable(preflight: Preflight) -> Iterator[Finding]:
     """Yield a program that could not be inspected: it may run, but its needs are unknown."""
     chain = preflight.chain
     name = chain.names[-1]
-    if chain.stop is not None and _is_undecided(preflight, name):
+    if chain.stop is not None and is_undecided(preflight.container, name, preflight.search_path):
         yield finding("program-unreadable", subject=name, case="undecided")
         return
     why = chain.stop.why if chain.stop is not None and chain.stop.kind == "unreadable" else None
@@ -115,7 +113,7 @@ def program_unreadable(preflight: Preflight) -> Iterator[Finding]:
 
 def program_interpreter(preflight: Preflight) -> Iterator[Finding]:
     """Yield a program whose loader (PT_INTERP) the container lacks: the kernel then reports the program as missing."""
-    file = _started(preflight)
+    file = preflight.started
     elf = None if file is None else file.elf
     if file is None or elf is None or not elf.interpreter or not elf.interpreter.startswith("/"):
         return  # static, or its loader is relative to the working directory
@@ -188,7 +186,7 @@ def program_library_version(preflight: Preflight) -> Iterator[Finding]:
 
 def program_driver(preflight: Preflight) -> Iterator[Finding]:
     """Yield a driver's library of the image that precedes the plan's library in the program's search path."""
-    started = _started(preflight)
+    started = preflight.started
     if started is None:
         return
     planned = {basename(mount.target): mount.source for mount in preflight.plan.mounts if mount.kind == "library"}
@@ -223,9 +221,12 @@ def capability_not_asked(preflight: Preflight) -> Iterator[Finding]:
     `program-library-missing` reports a library of the driver without which the program does not start.
     """
     request = preflight.plan.request
-    lost = [use for use in preflight.uses if not preflight.wants(use.capability) and not _is_needed_to_start(use)]
-    caps = ",".join(name for name in CAPABILITIES if name in {*request.capabilities, *(use.capability for use in lost)})
-    for capability, uses in _by_capability(lost).items():
+    groups: dict[Capability, list[DriverUse]] = {}
+    for use in preflight.uses:
+        if not preflight.wants(use.capability) and not (use.is_linked and driver_section(use.library) is not None):
+            groups.setdefault(use.capability, []).append(use)
+    caps = ",".join(name for name in CAPABILITIES if name in (*request.capabilities, *groups))
+    for capability, uses in groups.items():
         use = min(uses, key=lambda use: SEVERITIES.index(use.severity))
         raw_finding = finding(
             "capability-not-asked",
@@ -240,23 +241,8 @@ def capability_not_asked(preflight: Preflight) -> Iterator[Finding]:
         yield soften(raw_finding, preflight.container.unreadable_mounts)
 
 
-def _is_needed_to_start(use: DriverUse) -> bool:
-    return use.is_linked and driver_section(use.library) is not None
-
-
-def _by_capability(uses: Iterable[DriverUse]) -> dict[Capability, list[DriverUse]]:
-    groups: dict[Capability, list[DriverUse]] = {}
-    for use in uses:
-        groups.setdefault(use.capability, []).append(use)
-    return groups
-
-
-def _started(preflight: Preflight) -> Optional[ContainerFile]:
-    return preflight.chain.file if preflight.chain.stop is None else None
-
-
 def _failures(preflight: Preflight, kind: str) -> Iterator[tuple[LoadFailure, str]]:
-    started = _started(preflight)
+    started = preflight.started
     if started is not None:
         for failure in preflight.container.failures(started.path):
             if failure.kind == kind:
@@ -266,9 +252,3 @@ def _failures(preflight: Preflight, kind: str) -> Iterator[tuple[LoadFailure, st
 def _is_library(preflight: Preflight) -> bool:
     file = preflight.chain.file
     return file is not None and is_library(file)
-
-
-def _is_undecided(preflight: Preflight, name: str) -> bool:
-    """The working directory in the container is not known."""
-    path = search_path(preflight.image, preflight.plan, preflight.own_mounts)
-    return is_undecided(preflight.container, name, path)

@@ -4,32 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gpubind.formats.driver.gpu_names import GPU_VARIABLES
+from gpubind.formats.driver.gpu_names import GPU_VARIABLES, SLURM_GPUS
 from gpubind.formats.driver.require import requirements_of
 from gpubind.inventory.cdi.specs import DIRECTORIES
 from gpubind.inventory.nvidia.devices import GPUDIRECT_NODES, mps_directory, requested_nodes
 from gpubind.rules.host import engines, platform, services
 from gpubind.rules.preflight import Preflight
 
-_SLURM = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
-"""The variables that hold the GPUs of a job."""
-
 
 def _has_cdi(preflight: Preflight) -> bool:
     is_source = any(planned.source.served == "cdi" for planned in preflight.plan.drivers)
     return is_source or any(preflight.host.dev.names(path) for path in (*DIRECTORIES, engines.RUN_CDI))
-
-
-def _has_compat(preflight: Preflight) -> bool:
-    return preflight.has_image and bool(preflight.image.facts.compat)
-
-
-def _has_requirements(preflight: Preflight) -> bool:
-    return preflight.has_image and bool(requirements_of(preflight.image.facts.env))
-
-
-def _is_musl(preflight: Preflight) -> bool:
-    return preflight.has_image and preflight.image.facts.libc_family == "musl"
 
 
 def _has_gpudirect(preflight: Preflight) -> bool:
@@ -47,7 +32,7 @@ def _is_of(kind: str) -> Callable[[Preflight], bool]:
 
 SUBJECTS: Mapping[str, Callable[[Preflight], bool]] = {
     "cdi": _has_cdi,
-    "compat": _has_compat,
+    "compat": lambda preflight: preflight.has_image and bool(preflight.image.facts.compat),
     "engines": lambda preflight: bool(engines.installed(preflight)),
     "failure": lambda preflight: False,  # only what failed is reported
     "gpu-variables": _is_any(*GPU_VARIABLES),
@@ -56,11 +41,11 @@ SUBJECTS: Mapping[str, Callable[[Preflight], bool]] = {
     "libc-host": lambda preflight: preflight.plan.request.libc != "image",
     "mig": lambda preflight: any(gpu.mig for gpu in preflight.plan.gpus),
     "mps": lambda preflight: preflight.host.dev.has(mps_directory(preflight.host)),
-    "musl": _is_musl,
+    "musl": lambda preflight: preflight.has_image and preflight.image.facts.libc_family == "musl",
     "nvswitch": lambda preflight: services.nvswitch(preflight.host) is not None,
-    "require": _has_requirements,
+    "require": lambda preflight: preflight.has_image and bool(requirements_of(preflight.image.facts.env)),
     "selinux": lambda preflight: preflight.host.dev.has(f"{engines.SELINUX}/enforce"),
-    "slurm": _is_any(*_SLURM),
+    "slurm": _is_any(*SLURM_GPUS),
     "snap": lambda preflight: any(map(preflight.host.dev.has, engines.SNAPS)),
     "tegra": _is_of("tegra"),
     "wsl": _is_of("wsl"),

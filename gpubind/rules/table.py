@@ -104,7 +104,7 @@ def applicable_rules(preflight: Preflight) -> tuple[Rule, ...]:
     If another rule has a finding of a code, the rule of that code also applied.
     """
     request = preflight.plan.request
-    vendors = {*request.vendors, *(planned.driver.vendor for planned in preflight.plan.drivers)} or set(VENDORS)
+    vendors = {*request.vendors, *preflight.vendors} or set(VENDORS)
     is_like, expected = request.like is not None, bool(preflight.expected)
     tried = "trial" if preflight.trial is not None else None
     plans_of = (None, preflight.backend, "like" if is_like else None, "expectation" if expected else None, tried)

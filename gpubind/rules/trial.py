@@ -21,7 +21,7 @@ from gpubind.loader.musl import GCOMPAT, has_gcompat, musl_loader_in
 from gpubind.model import Finding, finding, shorten_list
 from gpubind.model.trial import Prediction, Trial, TrialOutcome
 from gpubind.rules.missing import unseen_libraries, unseen_programs
-from gpubind.rules.preflight import Preflight, search_path
+from gpubind.rules.preflight import Preflight
 
 _NO_CUDA = (
     *("control-node-missing", "driver-mismatch", "driver-not-loaded", "gpu-forbidden", "gpu-unsupported"),
@@ -89,7 +89,7 @@ def _predictions_of_program(preflight: Preflight) -> Iterator[Prediction]:
         predicted = None if stops and unseen_programs(preflight, name) else not stops
         why = chain.stop.why if stops and chain.stop is not None else ""
         yield Prediction("program", name, (name,), predicted, why)
-    elf = file.elf if file is not None and chain.stop is None else None
+    elf = preflight.started.elf if preflight.started is not None else None
     if file is not None and elf is not None:
         # The loader resolves $ORIGIN from the path that it gets; the kernel follows links first.
         path = file.path if is_loaded else file.resolved_path or file.path
@@ -136,8 +136,7 @@ def _loader(container: Container, arch: Optional[str]) -> Optional[str]:
 
 
 def _predictions_of_driver(preflight: Preflight, findings: Sequence[Finding]) -> Iterator[Prediction]:
-    path = search_path(preflight.image, preflight.plan, preflight.own_mounts)
-    places = (f"{place}/python3" for place in path.split(":") if place.startswith("/"))
+    places = (f"{place}/python3" for place in preflight.search_path.split(":") if place.startswith("/"))
     python = next(filter(preflight.container.locate, places), None)
     if python is not None and "libcuda.so.1" in preflight.libraries:
         predicted, why = _cuda_works(preflight, findings)
@@ -168,17 +167,14 @@ def compare_answer(prediction: Prediction, status: Optional[int], output: str) -
     """Return the outcome of *prediction*, by *status* and *output* of its command. None: it has no loader."""
     seen: Optional[bool] = status == 0
     if prediction.kind == "loads":
-        output = "the loader is not in the container" if status is None else _message(prediction.subject, output)
+        message = output.removeprefix(f"{prediction.subject}: ").removeprefix("error while loading shared libraries: ")
+        output = "the loader is not in the container" if status is None else message
         seen = status == 0 and _NO_VERSION.search(output) is None  # --list goes on after a missing version
     if prediction.kind == "driver" and status == NO_DEVICE and prediction.succeeds:
         seen = None
     if not seen and not output and status is not None:
         output = f"exit status {status}" if prediction.kind != "program" else "it is not there, or may not be executed"
     return TrialOutcome(prediction, seen, output)
-
-
-def _message(path: str, output: str) -> str:
-    return output.removeprefix(f"{path}: ").removeprefix("error while loading shared libraries: ")
 
 
 def prediction_wrong(preflight: Preflight) -> Iterator[Finding]:

@@ -103,5 +103,4 @@ def _gpus(plan: Plan) -> tuple[Gpu, ...]:
 
 
 def _topology(preflight: Preflight) -> Topology:
-    is_amds = any(planned.driver.vendor == "amd" for planned in preflight.plan.drivers)
-    return read_topology(preflight.host) if is_amds else Topology((), ())
+    return read_topology(preflight.host) if "amd" in preflight.vendors else Topology((), ())

@@ -10,14 +10,9 @@ from gpubind.rules.preflight import Preflight, lost_groups
 
 def intel_unusable(preflight: Preflight) -> Iterator[Finding]:
     """Yield an Intel device without a kernel driver or without a node in /dev, if others can be used."""
-    if not any(planned.driver.vendor == "intel" for planned in preflight.plan.drivers):
+    if "intel" not in preflight.vendors:
         return
-    from gpubind.inventory.intel.devices import (
-        DRIVERS,
-        INTEGRATED,
-        read_devices,
-        read_name,
-    )  # few hosts have such a device
+    from gpubind.inventory.intel.devices import DRIVERS, INTEGRATED, read_devices, read_name  # on few hosts
 
     for address, reason in read_devices(preflight.host).unusable:
         yield finding(

@@ -14,7 +14,7 @@ from gpubind.rules.preflight import Preflight
 def gpu_unserved(preflight: Preflight) -> Iterator[Finding]:
     """Yield each GPU that the vendor's driver has not taken, and each AMD GPU that KFD does not list."""
     yield from _nvidias(preflight)
-    if any(planned.driver.vendor == "amd" for planned in preflight.plan.drivers):
+    if "amd" in preflight.vendors:
         yield from _amds(preflight)
 
 

@@ -118,7 +118,7 @@ def image_of_other_vendor(preflight: Preflight) -> Iterator[Finding]:
 
     Also an image for Intel's GPUs if it gets only Gaudi accelerators. `gpu-code-missing` reports images with GPU code.
     """
-    facts, vendors = preflight.image.facts, {planned.driver.vendor for planned in preflight.plan.drivers}
+    facts, vendors = preflight.image.facts, preflight.vendors
     platforms = {"nvidia": preflight.every_cuda and "CUDA", "amd": (facts.rocm or facts.rocm_runtime) and "ROCm"}
     used_platforms = {vendor: str(name) for vendor, name in platforms.items() if name}
     is_silent = not vendors or bool(preflight.gpu_code)
@@ -142,7 +142,7 @@ def _openvino(preflight: Preflight) -> Optional[str]:
 
 
 def _for_gaudi_alone(preflight: Preflight) -> Iterator[Finding]:
-    gpus = [gpu for gpu in preflight.plan.gpus if gpu.chosen and gpu.index is not None]
+    gpus = preflight.chosen_gpus
     if not gpus or not all(gpu.is_gaudi for gpu in gpus) or preflight.container.tree.has(HOME):
         return
     ways = read_intel(preflight.image, preflight.gpu_code)

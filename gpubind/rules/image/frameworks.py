@@ -18,17 +18,16 @@ from gpubind.image.cuda import (
     directories_for,
     framework_libraries,
     frameworks_in,
-    site_package_directories,
     wheel_directories,
 )
 from gpubind.image.needs import NEEDED_BY_CODE, borrowed_directories
 from gpubind.image.synapse import is_synapse_library
 from gpubind.loader.search import LoadFailure
-from gpubind.model import Finding, Plan, Severity, Vendor, active_cases, finding
+from gpubind.model import Finding, Severity, Vendor, active_cases, finding
 from gpubind.model.cuda import Framework, framework_named
 from gpubind.model.rocm import is_rocms, release_with
 from gpubind.rules.missing import missing_reason, rocm_with, soften, unseen_libraries, without_userspace
-from gpubind.rules.preflight import Preflight, search_path
+from gpubind.rules.preflight import Preflight
 
 _INTERPRETER = re.compile(r"java|julia|lua[0-9.]*|node|octave(-cli)?|perl[0-9.]*|R|Rscript|ruby[0-9.]*")
 """Interpreters other than Python."""
@@ -66,7 +65,7 @@ def framework_library(preflight: Preflight) -> Iterator[Finding]:
         )
         is_used = lacks_synapse or not (refusal.framework.is_addition or may_use_another)
         is_sure = refusal.module is not None and is_used
-        is_error = is_sure and _imports_frameworks(preflight)
+        is_error = is_sure and (preflight.imports is not None or not preflight.has_program)
         userspace_findings = (
             tuple(without_userspace(preflight, refusal.failures, refusal.framework.name)) if is_error else ()
         )
@@ -100,10 +99,6 @@ def _finding(preflight: Preflight, refused: _Refused, severity: Severity) -> Fin
     return soften(raw_finding, unseen_libraries(preflight))
 
 
-def _imports_frameworks(preflight: Preflight) -> bool:
-    return preflight.imports is not None or not preflight.has_program
-
-
 def imports_not_checked(preflight: Preflight) -> Iterator[Finding]:
     """Yield an interpreter whose packages were not checked."""
     file = preflight.chain.file
@@ -116,14 +111,8 @@ def imports_not_checked(preflight: Preflight) -> Iterator[Finding]:
         yield finding("imports-not-checked", subject=file.path, case=case, where=file.path)
 
 
-def _relevant_frameworks(preflight: Preflight) -> tuple[tuple[Framework, str], ...]:
-    return tuple(frameworks_in(preflight.container.tree, _packages(preflight)))
-
-
-def _packages(preflight: Preflight) -> tuple[str, ...]:
-    imports = preflight.imports
-    path = search_path(preflight.image, preflight.plan, preflight.own_mounts)
-    return site_package_directories(preflight.container.tree, path) if imports is None else tuple(imports.packages)
+def _relevant_frameworks(preflight: Preflight) -> list[tuple[Framework, str]]:
+    return list(frameworks_in(preflight.container.tree, preflight.packages))
 
 
 def _refused(preflight: Preflight, every: Sequence[tuple[Framework, str]]) -> Iterator[_Refused]:
@@ -134,6 +123,8 @@ def _refused(preflight: Preflight, every: Sequence[tuple[Framework, str]]) -> It
     if preflight.image.tree.restarts:
         return
     tree = preflight.container.tree
+    # A framework for several vendors uses its ROCm libraries, as far as the host's drivers show.
+    is_for_amd = "amd" in preflight.vendors and "nvidia" not in preflight.vendors
     wheels = _wheels(tree, (packages for _, packages in every))
     for framework, packages in every:
         directories = directories_for(framework, packages, wheels)
@@ -141,7 +132,7 @@ def _refused(preflight: Preflight, every: Sequence[tuple[Framework, str]]) -> It
         each = (_check_library(preflight, framework, *library_item, directories) for library_item in libraries.items())
         if not framework.one_of:
             yield from islice(filter(None, each), 1)
-        elif len(libraries) == 1 or _has_only_amds_driver(preflight.plan):
+        elif len(libraries) == 1 or is_for_amd:
             refused = list(each)
             yield from filter(None, refused[:1] if all(refused) else ())
 
@@ -156,12 +147,6 @@ def _check_library(
     return _Refused(framework, library, module, framework_failures, needed) if framework_failures else None
 
 
-def _has_only_amds_driver(plan: Plan) -> bool:
-    """Return whether a framework for several vendors uses its ROCm libraries, as far as the host's drivers show."""
-    vendors = {planned.driver.vendor for planned in plan.drivers}
-    return "amd" in vendors and "nvidia" not in vendors
-
-
 def _refused_packages(preflight: Preflight) -> Iterator[_Refused]:
     """Yield the first library of each package outside data/cuda.json that lacks a ROCm library.
 
@@ -170,7 +155,7 @@ def _refused_packages(preflight: Preflight) -> Iterator[_Refused]:
     if preflight.image.tree.restarts:
         return
     for vendor, is_theirs in NEEDED_BY_CODE:
-        if vendor == "amd" or vendor in {planned.driver.vendor for planned in preflight.plan.drivers}:
+        if vendor == "amd" or vendor in preflight.vendors:
             yield from _refused_code(preflight, vendor, is_theirs)
 
 
@@ -181,7 +166,7 @@ def _refused_code(preflight: Preflight, vendor: Vendor, is_theirs: Callable[[str
     others = [file for file in files if framework_named(file.framework) is None]
     if not others:
         return
-    places = _packages(preflight)
+    places = preflight.packages
     directories = (*borrowed_directories(places), *_wheels(tree, places))
     for file in others:
         failures = preflight.container.load_with_directories(file.path, directories).failures

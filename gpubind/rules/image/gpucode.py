@@ -135,7 +135,7 @@ def _unread(gpus: Iterable[GpuArch], files: Iterable[CodeFile]) -> Iterator[Find
 
 
 def _gpus(preflight: Preflight) -> tuple[GpuArch, ...]:
-    chosen = [gpu for gpu in preflight.plan.gpus if gpu.chosen and gpu.index is not None]
+    chosen = list(preflight.chosen_gpus)
     if any(node.vendor == "nvidia" and node.target in ALL_GPU_NODES for node in preflight.plan.devices):
         chosen += query_gpus(preflight.host)
     on_tegra = {planned.driver.vendor for planned in preflight.plan.drivers if planned.driver.kind == "tegra"}

@@ -37,15 +37,14 @@ LOADER, VENDORS = "libze_loader.so.1", "/etc/OpenCL/vendors"
 def level_zero_incomplete(preflight: Preflight) -> Iterator[Finding]:
     """Yield a driver for Intel's GPUs in the image without the loader or the manifest by which programs find it."""
     gpus = [gpu for gpu in preflight.plan.gpus if gpu.vendor == "intel"]
-    if not any(planned.driver.vendor == "intel" for planned in preflight.plan.drivers):
-        return
-    if gpus and not any(map(is_gpu, gpus)):  # Gaudi does not use Level Zero
+    if "intel" not in preflight.vendors or (gpus and not any(map(is_gpu, gpus))):  # Gaudi does not use Level Zero
         return
     image = preflight.image
     planned = {mount.target.rpartition("/")[2] for mount in preflight.plan.mounts}
     if image.loader.find(LEVEL_ZERO) and not image.loader.find(LOADER) and LOADER not in planned:
         yield finding("level-zero-incomplete", subject=LOADER, case="loader", driver=LEVEL_ZERO)
-    if _has_opencl(image.tree) and not _has_manifest(image.tree) and "intel.icd" not in planned:
+    has_opencl = any(glob(image.tree, f"{place}/{OPENCL}") for place in COMPUTE_RUNTIME.runtime_patterns)
+    if has_opencl and not _has_manifest(image.tree) and "intel.icd" not in planned:
         yield finding("level-zero-incomplete", subject=VENDORS, case="manifest", driver=OPENCL)
 
 
@@ -54,8 +53,7 @@ def userspace_missing(preflight: Preflight) -> Iterator[Finding]:
 
     If the request names a vendor, the plan has the host's user space, and the planner reports what is missing.
     """
-    plan = preflight.plan
-    chosen = [gpu for gpu in plan.gpus if gpu.chosen and gpu.index is not None]
+    plan, chosen = preflight.plan, preflight.chosen_gpus
     if plan.request.is_without_compute or not any(map(is_gpu, chosen)):
         return
     from gpubind.inventory.intel.inventory import NODES_ONLY  # loaded where there is such a GPU
@@ -84,10 +82,6 @@ def is_gpu(gpu: Gpu) -> bool:
     return gpu.vendor == "intel" and not gpu.is_gaudi
 
 
-def _has_opencl(image: Tree) -> bool:
-    return any(glob(image, f"{place}/{OPENCL}") for place in COMPUTE_RUNTIME.runtime_patterns)
-
-
 def _has_manifest(image: Tree) -> bool:
     names = (name for name in image.names(VENDORS) if name.endswith(".icd"))
     return any("igdrcl" in (image.text(f"{VENDORS}/{name}") or "") for name in names)
@@ -98,7 +92,7 @@ def intel_gpu_unknown(preflight: Preflight) -> Iterator[Finding]:
 
     A library whose platforms are unreadable may know every GPU: nothing is reported.
     """
-    chosen = [gpu for gpu in preflight.plan.gpus if gpu.chosen and gpu.index is not None]
+    chosen = preflight.chosen_gpus
     gpus = [gpu for gpu in chosen if is_gpu(gpu)]
     runtimes_by_path = dict(_runtimes(preflight)) if gpus else {}
     runtimes = [runtime for runtime in runtimes_by_path.values() if runtime is not None]
@@ -106,15 +100,16 @@ def intel_gpu_unknown(preflight: Preflight) -> Iterator[Finding]:
         return
     on_xe = addresses(preflight.host, ("xe",))
     unknown = [(gpu, case) for gpu in gpus if (case := _unknown(preflight, gpu, runtimes, gpu.pci in on_xe))]
+    is_all = "intel" in preflight.plan.request.vendors and len(unknown) == len(chosen)
+    # Programs of an image with VA-API may use the GPU for video only.
+    is_fatal = is_all and not has_one(preflight.image.loader, COMPUTE_RUNTIME.video_users)
     for case in dict.fromkeys(case for _, case in unknown):
         of_case = [gpu for gpu, gpu_case in unknown if gpu_case == case]
-        is_named = "intel" in preflight.plan.request.vendors
-        is_all = is_named and len(unknown) == len(chosen) and not _may_do_without(preflight)
         yield finding(
             "intel-gpu-unknown",
             subject=names_of(of_case),
             case=case,
-            severity="error" if is_all else "warning",
+            severity="error" if is_fatal else "warning",
             where=", ".join(runtimes_by_path),
             release=runtimes[0].release or "of an unknown release",
             since=known_since(preflight.host, of_case, "compute"),
@@ -137,11 +132,6 @@ def _is_for_video(preflight: Preflight, driver_paths: Iterable[str]) -> bool:
     is_hosts = {mount.target for mount in preflight.plan.mounts}.issuperset(driver_paths)
     by_name = preflight.plan.request.computes_by_name
     return is_hosts and not by_name and is_for_video(preflight.image.loader, COMPUTE_RUNTIME)
-
-
-def _may_do_without(preflight: Preflight) -> bool:
-    """Return whether the image has VA-API, so that its programs may use the GPU for video only."""
-    return has_one(preflight.image.loader, COMPUTE_RUNTIME.video_users)
 
 
 def _unknown(preflight: Preflight, gpu: Gpu, runtimes: list[ComputeRuntime], is_on_xe: bool) -> Optional[str]:

@@ -108,10 +108,9 @@ def library_version(preflight: Preflight) -> Iterator[Finding]:
 
 def executable_stack(preflight: Preflight) -> Iterator[Finding]:
     """Yield a library of the plan that requires an executable stack, which dlopen refuses since glibc 2.41."""
-    if preflight.has_program and preflight.chain.stop is None and preflight.chain.file is not None:
-        started = preflight.container.load(preflight.chain.file.path).files
-        if any(file.elf is not None and file.elf.executable_stack for file in started):
-            return  # the program's stack is executable from its start
+    loaded = preflight.container.load(preflight.started.path).files if preflight.started is not None else ()
+    if any(file.elf is not None and file.elf.executable_stack for file in loaded):
+        return  # the program's stack is executable from its start
     for cause in _causes(preflight, "stack"):
         yield _cause_finding("executable-stack", cause, ())
 

@@ -32,7 +32,7 @@ class Override(NamedTuple):
 
 def hsa_override(preflight: Preflight) -> Iterator[Finding]:
     """Yield a variable that ROCm refuses, or with which it loads code for another generation of GPUs."""
-    gpus = [gpu for gpu in preflight.plan.gpus if gpu.vendor == "amd" and gpu.chosen and gpu.index is not None]
+    gpus = [gpu for gpu in preflight.chosen_gpus if gpu.vendor == "amd"]
     wrong: dict[Override, list[GpuArch]] = {}
     for gpu_arch in architectures(preflight.host, gpus):
         override = override_of(preflight, gpu_arch.gpu)

@@ -47,7 +47,7 @@ def intel_video_unknown(preflight: Preflight) -> Iterator[Finding]:
 
     A driver whose devices cannot be read may know every GPU: nothing is reported.
     """
-    chosen = [gpu for gpu in preflight.plan.gpus if gpu.chosen and gpu.index is not None]
+    chosen = preflight.chosen_gpus
     gpus = [gpu for gpu in chosen if is_gpu(gpu)]
     if gpus:
         drivers = _Drivers(preflight)
