@@ -35,20 +35,14 @@ def explain(plan: Plan, name: str) -> Explanation:
         matchers += [lambda text: text.startswith(name), lambda text: name in text]
         if "." in name:  # the list entries for a name that no file has
             matchers += [lambda text: text == library_stem(name), lambda text: fnmatchcase(name, basename(text))]
+    subjects: dict[str, list[Decision]] = {}
     for matches in matchers:
-        subjects: dict[str, list[Decision]] = {}
         for decision in plan.decisions:
-            if any(matches(text) for text in _texts(decision)):
+            paths = [path for path in (decision.path, decision.target) if path]
+            if any(map(matches, (decision.subject, *paths, *map(basename, paths)))):
                 subjects.setdefault(decision.subject, []).append(decision)
         if subjects:
             break
-    else:
-        subjects = {}
     is_library = not subjects or any(".so" in subject for subject in subjects)
     searched = tuple(place for driver in plan.drivers for place in driver.searched) if is_library else ()
     return Explanation(name, tuple((subject, tuple(decisions)) for subject, decisions in subjects.items()), searched)
-
-
-def _texts(decision: Decision) -> list[str]:
-    paths = [path for path in (decision.path, decision.target) if path]
-    return [decision.subject, *paths, *map(basename, paths)]

@@ -119,7 +119,9 @@ def _code(family: dict[str, Any], row: list[Any]) -> Code:
     shown = f"{number:#x}" if family["name"] in _HEXADECIMAL else str(number)
     is_xid = family["name"] == "xid"
     description = f"Xid {shown}, {name}." if is_xid else f"{name} is number {shown} of {family['type']}."
-    means = f"{description if name else ''} {meaning}{_causes(causes)}".strip()
+    causes = ", ".join(table("codes")["causes"][letter] for letter in causes)
+    possible = f" NVIDIA's table names as possible causes: {causes}." if causes else ""
+    means = f"{description if name else ''} {meaning}{possible}".strip()
     is_cause = is_xid and kind not in _EARLIER
     rank = _RANKS.get(kind) or ("cause" if is_cause else "general")
     title = f"Xid {number}" if is_xid else name or f"{family['title']} error {number}"
@@ -131,16 +133,8 @@ def _kind_and_meaning(row: list[Any]) -> list[str]:
     if len(row) > 2:
         return row[2:]
     driver, runtime = table("codes")["families"][:2]
-    return next(
-        cuda_row[2:]
-        for cuda_row in (*driver["codes"], *runtime["codes"])
-        if cuda_row[1] == row[1] and len(cuda_row) > 2
-    )
-
-
-def _causes(letters: str) -> str:
-    causes = [table("codes")["causes"][letter] for letter in letters]
-    return f" NVIDIA's table names as possible causes: {', '.join(causes)}." if causes else ""
+    of_cuda = (*driver["codes"], *runtime["codes"])
+    return next(cuda_row[2:] for cuda_row in of_cuda if cuda_row[1] == row[1] and len(cuda_row) > 2)
 
 
 def says_less(message: str) -> bool:
@@ -160,10 +154,4 @@ def similar_codes(texts: Iterable[str]) -> tuple[str, ...]:
 
     words = [word.lower() for text in texts for word in _CODE_LIKE.findall(text)][:_FEW]
     near = (name for word in words for name in get_close_matches(word, _names(), n=1, cutoff=0.85))
-    return tuple(dict.fromkeys(_as_defined(name) for name in near))
-
-
-def _as_defined(folded: str) -> str:
-    family, index = _names()[folded]
-    row: str = table("codes")["families"][family]["codes"][index][0]
-    return row
+    return tuple(dict.fromkeys(find_code_by_name(name.encode()).name for name in near))

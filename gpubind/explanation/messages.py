@@ -300,7 +300,7 @@ def search(blocks: Iterable[bytes]) -> Log:
         block = folded(raw) if not_searched is None else b""
         if not codes and may_have_codes(block):
             codes = set(code_names())
-        for number, line in _filled_lines(block):
+        for number, line in ((number, line) for number, line in enumerate(block.split(b"\n")) if line):
             if budget.left < 0:
                 not_searched = count + number + 1
                 break
@@ -327,10 +327,6 @@ def search(blocks: Iterable[bytes]) -> Log:
     return Log(tuple(ranked), count + is_within, texts, not_searched)
 
 
-def _filled_lines(block: bytes) -> Iterator[tuple[int, bytes]]:
-    return ((number, line) for number, line in enumerate(block.split(b"\n")) if line)
-
-
 def _pieces(line: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield pieces of *line* of at most `_LINE` bytes with their offsets; each overlaps the previous one."""
     for start in range(0, max(len(line) - _OVERLAP, 1), _LINE - _OVERLAP):
@@ -343,9 +339,7 @@ def _best_hit(
     """Return the chosen phrase of the folded *line*; None also where each candidate is in *found_messages*."""
     by_word = _by_word()
     phrases = [phrase for word in line_words & by_word.keys() for phrase in by_word[word] if phrase.words <= line_words]
-    if all(
-        phrase.message is not None and _is_already_found(phrase.message, line, found_messages) for phrase in phrases
-    ):
+    if all(each.message is not None and _is_already_found(each.message, line, found_messages) for each in phrases):
         return None
     for phrase in phrases:
         budget.spend(phrase, line)
@@ -358,11 +352,10 @@ def _best_hit(
 
 
 def _is_already_found(message: Message, line: bytes, found_messages: Mapping[str, FoundMessage]) -> bool:
-    if message.name in found_messages or found_messages.keys().isdisjoint(
-        _replacements_by_name().get(message.name, ())
-    ):
+    replacements = _replacements().get(message.name, {})
+    if message.name in found_messages or not any(other.name in found_messages for other in replacements.values()):
         return message.name in found_messages
-    vendor_message = _vendor_replacements().get((vendor_of(line), message.name))
+    vendor_message = replacements.get(vendor_of(line))
     return vendor_message is not None and vendor_message.name in found_messages
 
 
@@ -380,44 +373,30 @@ def vendor_of_lines(lines: Iterable[str]) -> Optional[Vendor]:
 
 @lru_cache(maxsize=1)
 def _vendor_pattern() -> re.Pattern[bytes]:
-    vendor_words: dict[str, list[str]] = table("messages")["vendor_words"]
-    patterns = {
-        vendor: "|".join(pattern.replace("*", "[a-z0-9_]*") for pattern in patterns)
-        for vendor, patterns in vendor_words.items()
-    }
-    groups = "|".join(f"(?P<{vendor}>{pattern})" for vendor, pattern in patterns.items())
-    return re.compile(rf"(?<![a-z0-9_])(?:{groups})(?![a-z0-9_])".encode())
+    words: dict[str, list[str]] = table("messages")["vendor_words"]
+    groups = "|".join(f"(?P<{vendor}>{'|'.join(patterns)})" for vendor, patterns in words.items())
+    return re.compile(rf"(?<![a-z0-9_])(?:{groups.replace('*', '[a-z0-9_]*')})(?![a-z0-9_])".encode())
 
 
 @lru_cache(maxsize=1)
-def _vendor_replacements() -> dict[tuple[Optional[str], str], Message]:
-    """Return the replacement messages by vendor and name of the replaced message."""
+def _replacements() -> dict[str, dict[Optional[str], Message]]:
+    """Return the messages that replace a message for a vendor, by the name of the replaced one and the vendor."""
     by_name = {row.name: row for row in messages()}
-    tables: dict[str, dict[str, list[str]]] = table("messages")["instead"]
-    return {
-        (vendor, name): by_name[replacement]
-        for vendor, rows in tables.items()
-        for replacement, names in rows.items()
-        for name in names
-    }
-
-
-@lru_cache(maxsize=1)
-def _replacements_by_name() -> dict[str, tuple[str, ...]]:
-    replacements: dict[str, tuple[str, ...]] = {}
-    for (_, name), replacement in _vendor_replacements().items():
-        replacements[name] = (*replacements.get(name, ()), replacement.name)
+    replacements: dict[str, dict[Optional[str], Message]] = {}
+    for vendor, rows in table("messages")["instead"].items():
+        for replacement, names in rows.items():
+            for name in names:
+                replacements.setdefault(name, {})[vendor] = by_name[replacement]
     return replacements
 
 
 def _adapt_to_vendor(message: Message, line: bytes) -> Message:
     """Return *message*; for a folded *line* about AMD or Intel, with that vendor's replacement or option."""
-    if message.name not in _replacements_by_name() and not _OPTION.search(message.do):
-        return message
-    vendor = vendor_of(line)
+    replacements = _replacements().get(message.name, {})
+    vendor = vendor_of(line) if replacements or _OPTION.search(message.do) else None
     if vendor is None:
         return message
-    vendor_message = _vendor_replacements().get((vendor, message.name), message)
+    vendor_message = replacements.get(vendor, message)
     return vendor_message._replace(do=_OPTION.sub(vendor_option(vendor), vendor_message.do))
 
 
@@ -470,18 +449,15 @@ def _is_name(pattern: bytes, words: frozenset[bytes]) -> bool:
 
 def _says_failure(text: bytes, text_words: frozenset[bytes]) -> bool:
     whole_words, parts = _failure_words()
-    if not text_words.isdisjoint(whole_words):
-        return True
-    return any(part in text for part in parts)
+    return not text_words.isdisjoint(whole_words) or any(part in text for part in parts)
 
 
 @lru_cache(maxsize=1)
 def _failure_words() -> tuple[frozenset[bytes], tuple[bytes, ...]]:
     """Return the words of failure, and the texts that may be part of such a word."""
     entries = [word.encode() for word in table("messages")["failure_words"]]
-    return frozenset(word for word in entries if b"*" not in word), tuple(
-        word.strip(b"*") for word in entries if b"*" in word
-    )
+    parts = tuple(word.strip(b"*") for word in entries if b"*" in word)
+    return frozenset(word for word in entries if b"*" not in word), parts
 
 
 def _hits(phrase: Phrase, line: bytes, line_words: frozenset[bytes]) -> Iterator[_Hit]:
@@ -567,11 +543,7 @@ def heading(found_message: FoundMessage) -> str:
     if len(line) <= _HEADING:
         return line
     matched_words = re.findall(r"[a-z0-9_]+", found_message.matched)[:_SOUGHT]
-    place = (
-        re.search(r"[^A-Za-z0-9_]{1,20}".join(map(re.escape, matched_words)), line, re.IGNORECASE)
-        if matched_words
-        else None
-    )
+    place = re.search(r"[^A-Za-z0-9_]{1,20}".join(map(re.escape, matched_words)), line, re.IGNORECASE)
     start = max(place.start() - _HEADING // 4, 0) if place else 0
     cut = line[start : start + _HEADING]
     return ("..." if start else "") + cut + ("..." if start + _HEADING < len(line) else "")
@@ -601,9 +573,9 @@ def example(found_message: FoundMessage) -> Optional[str]:
 def _fill_example(found_message: FoundMessage) -> str:
     message = found_message.message.message
     required = _REQUIRING.search(found_message.text) or _LIBRARY.search(found_message.text)
-    name = found_message.library or (required.group() if required is not None else None)
+    name = found_message.library or (required and required.group())
     version = _VERSION.search(found_message.text)
-    for pattern, value in ((_VERSION, version.group() if version else None), (_LIBRARY, name)):
+    for pattern, value in ((_VERSION, version and version.group()), (_LIBRARY, name)):
         placeholder = pattern.search(message)
         if placeholder is not None and value is not None:
             message = message.replace(placeholder.group(), value)
