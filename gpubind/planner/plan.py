@@ -125,9 +125,7 @@ def _vendor_part(inventory: Inventory, request: Request, layout: Layout, fit: Op
     if userspaces_of([inventory.driver.vendor]) and not inventory.devices_only:
         from gpubind.planner.userspace import add_userspace_findings  # few hosts need it
 
-        gaudi = any(gpu.is_gaudi and gpu.chosen for gpu in inventory.gpus)
-        vendor, files = inventory.driver.vendor, inventory.files
-        side = add_userspace_findings(vendor, side, files, requested_files, request, fit, has_accelerators=gaudi)
+        side = add_userspace_findings(inventory, side, requested_files, request, fit)
     return _VendorPart(
         mounts=tuple((file, mount) for file in side.files for mount in _mounts(file, side.files, layout)),
         devices=tuple(node for node in inventory.devices if _is_requested(node.capability, requested)),

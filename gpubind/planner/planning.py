@@ -56,12 +56,9 @@ def plan_host(host: Host, query: PlanQuery, image: Optional[Image] = None, layou
     """
     request = query.validated_request(layout)
     listfile = query.read_listfile() if request.like is None else None
-    named_directories = (
-        *((host.dev, path) for path in request.cdi_directories),
-        *((host.driver, p) for p in request.library_path),
-    )
-    for tree, directory in named_directories:
-        tree.list(directory)  # raises for a record that does not contain the directory
+    for tree, directories in ((host.dev, request.cdi_directories), (host.driver, request.library_path)):
+        for directory in directories:
+            tree.list(directory)  # raises for a record that does not contain the directory
     trust = (*trust_findings(host, request, listfile), *dev_root_assumed(host))
     if request.like is not None:
         from gpubind.planner.like import plan_builtin_flags
@@ -112,10 +109,8 @@ def _unlisted_directory_findings(host: Host, request: Request, option_name: Call
         return
     lenient = host.lenient
     library_paths = [("library_path", lenient.driver, path) for path in request.library_path]
-    for field, tree, path in (
-        *library_paths,
-        *(("cdi_directories", lenient.dev, path) for path in request.cdi_directories),
-    ):
+    cdi_directories = [("cdi_directories", lenient.dev, path) for path in request.cdi_directories]
+    for field, tree, path in (*library_paths, *cdi_directories):
         listing = tree.list(path)
         if isinstance(listing, Missing) and listing.why != "unrecorded":
             case = "absent" if listing.why == "absent" else "other"

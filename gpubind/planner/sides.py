@@ -162,13 +162,10 @@ def _group(
         image_copy = (
             f"the image's programs run on their own; with --libc host {with_count(helps, 'file')} more would load"
         )
-        return SharedGroup(
-            name, members, compat32, "host" if bridge is not None and bridge.is_used else "auto", image_copy
-        )
+        side: Side = "host" if bridge is not None and bridge.is_used else "auto"
+        return SharedGroup(name, members, compat32, side, image_copy)
     unfit = [fit.unfit[file.path] for file in members if file.path in fit.unfit] if fit is not None else []
-    refused = [
-        fault for fault in unfit if fault.rule != "dependency"
-    ]  # `dependency` is about the same file as part of a user space
+    refused = [fault for fault in unfit if fault.rule != "dependency"]  # that is about a part of a user space
     return SharedGroup(
         name,
         members,
@@ -208,7 +205,9 @@ def _vendor_neutral_findings(group: SharedGroup, request: Request, fit: Optional
         yield finding(_MISSING, subject=group.name, case="kept", vendor=vendor, where=where, name=name, refused=refused)
     elif fit is not None and group.image_copy is None and not (group.unfit and group.unfit.is_total):
         by_name = request.caps_named and "graphics" in request.capabilities and group.name == "glvnd"
-        for soname, file in _loaders(group):
+        for soname, file in ((name, member) for member in group.members for name in member.names):
+            if not name_facts(soname).packages or name_facts(soname).soname != soname:
+                continue  # only loaders that a package provides
             grave: Severity = "error" if is_asked or soname in _MAIN else "warning"
             is_other = soname in fit.facts.vendor_neutral
             yield finding(
@@ -221,14 +220,6 @@ def _vendor_neutral_findings(group: SharedGroup, request: Request, fit: Optional
                 packages=name_facts(soname).packages,
                 refused=group.unfit.message if group.unfit else None,
             )
-
-
-def _loaders(group: SharedGroup) -> Iterator[tuple[str, HostFile]]:
-    """Yield the sonames of the loaders of *group* that a package provides, with the host's files."""
-    for file in group.members:
-        yield from (
-            (name, file) for name in file.names if name_facts(name).packages and name_facts(name).soname == name
-        )
 
 
 def left_out_decisions(file: HostFile, rule: str, detail: str) -> list[Decision]:

@@ -11,25 +11,25 @@ from functools import partial
 from typing import Any, Optional
 
 from gpubind.loader.verdict import Conflict, ImageFit, Unfit
-from gpubind.model import VENDOR_ROWS, FileGroup, Finding, HostFile, Request, Userspace, Vendor, active_cases, finding
+from gpubind.model import (
+    VENDOR_ROWS,
+    FileGroup,
+    Finding,
+    HostFile,
+    Inventory,
+    Request,
+    Userspace,
+    active_cases,
+    finding,
+)
 from gpubind.planner.sides import HostSide, left_out_decisions
 
 
 def add_userspace_findings(
-    vendor: Vendor,
-    side: HostSide,
-    files: Sequence[HostFile],
-    requested: Sequence[HostFile],
-    request: Request,
-    fit: Optional[ImageFit],
-    *,
-    has_accelerators: bool = False,
+    inventory: Inventory, side: HostSide, requested: Sequence[HostFile], request: Request, fit: Optional[ImageFit]
 ) -> HostSide:
-    """Return *side*, the host's side of *requested*, with the findings about the user space of *vendor*.
-
-    *files* are all of the host's, requested or not. *has_accelerators*: whether devices that do not need the user space
-    are also planned.
-    """
+    """Return *side*, the host's side of *requested*, files of *inventory*, with the findings about its user space."""
+    vendor = inventory.driver.vendor
     userspace = VENDOR_ROWS[vendor].userspace
     if userspace is None:
         return side
@@ -38,7 +38,8 @@ def add_userspace_findings(
     )
     group = userspace.group
     members = [file for file in requested if file.group == group]
-    if group in side.image_groups or not any(file.group == group for file in files):
+    has_accelerators = any(gpu.is_gaudi and gpu.chosen for gpu in inventory.gpus)
+    if group in side.image_groups or not any(file.group == group for file in inventory.files):
         if fit is None or group in fit.image_userspaces:
             return side
         if userspace.video_users and request.is_without_compute and group not in fit.for_video:

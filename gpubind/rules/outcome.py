@@ -25,10 +25,8 @@ SCHEMA = "gpubind.check/1"
 _ASSIGNMENT = re.compile(r"^([A-Z_]+)=(?:\"([^\"\n]*)\"|'([^'\n]*)'|([^\s\"']*))\s*$", re.MULTILINE)
 """A line of /etc/os-release. Source: os-release(5)."""
 
-
 Reasons = Mapping[tuple[str, Optional[str]], str]
 """The reasons to ignore findings, by code and subject. The subject None stands for all subjects."""
-
 
 Severities = Mapping[tuple[str, Optional[str]], tuple[Severity, str]]
 """The severities that a site sets, each with the file that sets it, by code and subject as in `Reasons`."""
@@ -130,11 +128,13 @@ class Report(NamedTuple):
         """Return the document `gpubind.check/1`. Its `plan` and `node` are digests of the plan, null without one."""
         plan = self.plan
         facts = self.image if plan is None else plan.image
+        members = ("vendor", "version", "cuda_max")
+        drivers = [{name: getattr(planned.driver, name) for name in members} for planned in self.drivers]
         return {
             "schema": SCHEMA,
             "gpubind": __version__,
             "verdict": verdict(self.findings),
-            "checked": _checked(self),
+            "checked": {**self.checked._asdict(), "drivers": drivers},
             "plan": plan.digest if plan is not None and plan.drivers else None,
             "node": plan.node_digest if plan is not None else None,
             "image": None if facts is None else facts.to_dict(),
@@ -180,10 +180,8 @@ def make_report(
             counted.append(finding)
     applied = tuple(rule for rule in rules if not codes or rule[0] in codes)
     reported = tuple(change for change in changed if change.finding in counted)
-    counted_and_ignored = tuple(counted), tuple(ignored)
-    return Report(
-        plan, *counted_and_ignored, applied, checked or Checked(), not_counted=tuple(others), changed=reported
-    )
+    report = Report(plan, tuple(counted), tuple(ignored), applied, checked or Checked())
+    return report._replace(not_counted=tuple(others), changed=reported)
 
 
 def _with_severities(
@@ -222,9 +220,3 @@ def _tried(trial: Trial) -> dict[str, Any]:
 
 def _finding(finding: Finding) -> dict[str, Any]:
     return {**finding.to_dict(), "docs": page_of(finding.code)}
-
-
-def _checked(report: Report) -> dict[str, Any]:
-    members = ("vendor", "version", "cuda_max")
-    drivers = [{name: getattr(planned.driver, name) for name in members} for planned in report.drivers]
-    return {**report.checked._asdict(), "drivers": drivers}

@@ -13,9 +13,8 @@ from gpubind.model import VENDORS, Finding, Severity
 from gpubind.model.findings import SEVERITIES, finding_texts
 from gpubind.planner import finding_order
 from gpubind.rules import bare, program, runtime, trial
-from gpubind.rules.host import amd, driver, engines, expected, intel, nodes, platform, services, unserved
+from gpubind.rules.host import amd, driver, engines, expected, intel, nodes, platform, services
 from gpubind.rules.image import (
-    amdgpu,
     cuda,
     frameworks,
     gpucode,
@@ -32,8 +31,8 @@ from gpubind.rules.preflight import Needs, Preflight
 from gpubind.rules.subjects import SUBJECTS
 
 MODULES = (
-    *(amd, driver, engines, expected, intel, nodes, platform, services, unserved),
-    *(amdgpu, cuda, frameworks, gpucode, graphics, image, level_zero, libc, libraries, rocm, synapse, video),
+    *(amd, driver, engines, expected, intel, nodes, platform, services),
+    *(cuda, frameworks, gpucode, graphics, image, level_zero, libc, libraries, rocm, synapse, video),
     *(program, runtime, trial),
 )
 """The modules with rules, by topic."""

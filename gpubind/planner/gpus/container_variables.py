@@ -17,7 +17,6 @@ from itertools import chain
 from typing import Optional
 
 from gpubind.formats.driver import gpu_names as variables
-from gpubind.formats.driver.gpu_names import PCI_ORDER
 from gpubind.frozen import NamedTuple
 from gpubind.model import EnvVar, Gpu, Inventory
 from gpubind.planner.gpus.choice import GpuChoice, same_model, usable_gpus, uuids_of
@@ -111,11 +110,8 @@ class _VisibleDevices(NamedTuple):
         OpenCL numbers these from 0. *planned_env* are the plan's variables for ROCr; without any, nothing changes.
         """
         value = self.environ.get(ORDINAL)
-        if (
-            value is None
-            or self.choice.passed_through
-            or not any(variable.name == ROCR and variable.op == "set" for variable in planned_env)
-        ):
+        sets_rocr = any(variable.name == ROCR and variable.op == "set" for variable in planned_env)
+        if value is None or self.choice.passed_through or not sets_rocr:
             return
         numbers = [str(number) for number in range(self._count())]
         if numbers and any(name not in numbers for name in variables.split_visible(value)):
@@ -138,7 +134,7 @@ class _VisibleDevices(NamedTuple):
             yield _set(variable, ",".join(uuid or "" for uuid in uuids))
         elif numbered:
             if variable == CUDA and not same_model(counted):
-                yield _set(variables.CUDA_DEVICE_ORDER, PCI_ORDER)
+                yield _set(variables.CUDA_DEVICE_ORDER, variables.PCI_ORDER)
             yield _set(variable, ",".join(map(str, places)))
         elif not places:
             yield _set(variable, _EMPTY_LIST)  # none of them can be opened

@@ -82,11 +82,8 @@ def _find(item: GpuId, inventories: Sequence[Inventory]) -> _NamedGpu:
         for gpu in choice.find_gpus(item, choice.usable_gpus(inventory))
         if not is_mig or gpu.vendor == "nvidia"
     ]
-    if (
-        item.spelling == "index"
-        and matches
-        and sum(1 for inventory in inventories if choice.usable_gpus(inventory)) > 1
-    ):
+    with_gpus = [inventory for inventory in inventories if choice.usable_gpus(inventory)]
+    if item.spelling == "index" and matches and len(with_gpus) > 1:
         why = "there are GPUs of two vendors here, and both count from 0"
         raise UsageError(
             "ambiguous-gpu", f"--gpus: `{item.text}` may be either's", why=why, hint=_available_gpus(inventories)

@@ -12,7 +12,14 @@ from gpubind.formats.driver.mknod import load_command
 from gpubind.formats.driver.names import COMPANIONS, RUN_DIRECTORY, STUB_PREFIXES
 from gpubind.host import Host
 from gpubind.image.environment import DEFAULT_PATH
-from gpubind.inventory.nodes import NVIDIA_MODULE, NVIDIA_PCI_CLASS, PCI_DEVICES, pci_devices, pci_driver
+from gpubind.inventory.nodes import (
+    NVIDIA_MODULE,
+    NVIDIA_PCI_CLASS,
+    PCI_DEVICES,
+    devices_without_driver,
+    pci_devices,
+    pci_driver,
+)
 from gpubind.inventory.nvidia import inventory as nvidia
 from gpubind.inventory.nvidia.devices import GPU_NODE, PROC_GPUS
 from gpubind.inventory.nvidia.inventory import NOUVEAU, unusable_library_facts
@@ -45,7 +52,9 @@ def gpu_without_driver(preflight: Preflight) -> Iterator[Finding]:
         return
     addresses = pci_devices(host, *NVIDIA_PCI_CLASS)
     if addresses:
-        where = ", ".join(f"{PCI_DEVICES}/{address}{_bound_to(host, address)}" for address in addresses)
+        drivers = ((address, pci_driver(host, address)) for address in addresses)  # vfio-pci: a virtual machine has it
+        bound = ((address, f" (bound to {driver})" if isinstance(driver, str) else "") for address, driver in drivers)
+        where = ", ".join(f"{PCI_DEVICES}/{address}{driver}" for address, driver in bound)
         gpus, load = with_count(len(addresses), "NVIDIA GPU"), load_command(len(addresses))
         yield finding("gpu-without-driver", subject=addresses[0], where=where, gpus=gpus, load=load)
 
@@ -62,7 +71,8 @@ def gpu_unsupported(preflight: Preflight) -> Iterator[Finding]:
     addresses = pci_devices(host, *NVIDIA_PCI_CLASS)
     refused: dict[tuple[Chip, Refusal], list[str]] = {}
     for address in addresses:
-        chip = chip_of(host.dev.text(f"{PCI_DEVICES}/{address}/device") or "") if _is_left(host, address) else None
+        is_left = not host.dev.has(f"{PROC_GPUS}/{address}") and pci_driver(host, address) in (ABSENT, "nouveau")
+        chip = chip_of(host.dev.text(f"{PCI_DEVICES}/{address}/device") or "") if is_left else None
         why = chip.refusal(driver.version, modules) if chip is not None else None
         if chip is not None and why is not None:
             refused.setdefault((chip, why), []).append(address)
@@ -82,21 +92,53 @@ def gpu_unsupported(preflight: Preflight) -> Iterator[Finding]:
         )
 
 
-def _is_left(host: Host, address: str) -> bool:
-    if host.dev.has(f"{PROC_GPUS}/{address}"):
-        return False
-    return pci_driver(host, address) in (ABSENT, "nouveau")
-
-
 def _module_is_loaded(host: Host) -> bool:
     """A container may hide the module's /sys/module and not its /proc."""
     return host.dev.has(NVIDIA_MODULE) or host.dev.has("/proc/driver/nvidia/version")
 
 
-def _bound_to(host: Host, address: str) -> str:
-    """A GPU that is given to a virtual machine is bound to vfio-pci."""
-    driver = pci_driver(host, address)
-    return f" (bound to {driver})" if isinstance(driver, str) else ""
+def gpu_unserved(preflight: Preflight) -> Iterator[Finding]:
+    """Yield each GPU that the vendor's driver has not taken, and each AMD GPU that KFD does not list."""
+    yield from _unserved_by_nvidia(preflight)
+    if "amd" in preflight.vendors:
+        yield from _unserved_by_amd(preflight)
+
+
+def _unserved_by_nvidia(preflight: Preflight) -> Iterator[Finding]:
+    """If the driver has no GPU at all, another rule reports it."""
+    if not preflight.has_linux_driver or not preflight.gpus:
+        return
+    reported = {address for unsupported in gpu_unsupported(preflight) for address in unsupported.subject.split(", ")}
+    for address in devices_without_driver(preflight.host, *NVIDIA_PCI_CLASS):
+        if address not in reported and not preflight.host.dev.has(f"{PROC_GPUS}/{address}"):
+            where = f"{PCI_DEVICES}/{address}, {PROC_GPUS}"
+            yield finding("gpu-unserved", subject=address, vendor="nvidia", severity="warning", where=where, name="GPU")
+
+
+def _unserved_by_amd(preflight: Preflight) -> Iterator[Finding]:
+    """Yield an error for the only GPU that a job could get, a note for a GPU that another driver has, else a warning.
+
+    KFD lists all GPUs that are made for computing, but not all graphics cards.
+    """
+    from gpubind.inventory.amd.devices import TOPOLOGY, read_unusable  # most hosts have no GPU of AMD's
+
+    others = preflight.plan.gpus
+    for address, name, why in read_unusable(preflight.host):
+        usual: Severity = "note" if why == "other-driver" else "warning"
+        beside = [gpu.model or "" for gpu in others if gpu.pci != address]
+        is_supported = name is not None and ("Instinct" in name or any(model.startswith(name) for model in beside))
+        if why == "not-in-kfd" and beside and not is_supported:
+            usual = "note"
+        yield finding(
+            "gpu-unserved",
+            subject=address,
+            vendor="amd",
+            case=("amd", why),
+            severity=usual if others else "error",
+            where=f"{PCI_DEVICES}/{address}, {TOPOLOGY}",
+            name=name or "GPU",
+            driver=pci_driver(preflight.host, address),
+        )
 
 
 def no_gpu(preflight: Preflight) -> Iterator[Finding]:

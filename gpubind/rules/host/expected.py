@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from gpubind.model import Finding, Gpu, finding, with_count
+from gpubind.model import Finding, finding, with_count
 from gpubind.planner.expected import make_expectation
 from gpubind.rules.preflight import Preflight
 
@@ -15,18 +15,15 @@ def expected_driver(preflight: Preflight) -> Iterator[Finding]:
     for expected in preflight.expected:
         has = make_expectation(preflight.plan).drivers
         for version in expected.drivers:
-            if not any(_matches_version(version, actual) for actual in has):
+            if not any(actual == version or actual.startswith(f"{version}.") for actual in has):
                 shown = " and ".join(has) or "none"
                 yield finding("expected-driver", subject=version, where=expected.source_file, has=shown)
 
 
-def _matches_version(expected: str, version: str) -> bool:
-    return version == expected or version.startswith(f"{expected}.")
-
-
 def expected_gpus(preflight: Preflight) -> Iterator[Finding]:
     """Yield a number of GPUs, of a model or in all, that is not the expected one. GPUs without nodes are missing."""
-    gpus = [gpu for gpu in preflight.plan.gpus if gpu.index is not None and not _lacks_node(preflight, gpu)]
+    usable = (gpu for gpu in preflight.plan.gpus if gpu.index is not None)
+    gpus = [gpu for gpu in usable if gpu.node is None or not preflight.host.dev.lacks(gpu.node)]
     for expected in preflight.expected:
         for model, number in expected.gpus:
             has = sum(model in ("", gpu.model) for gpu in gpus)
@@ -44,24 +41,19 @@ def expected_gpus(preflight: Preflight) -> Iterator[Finding]:
 
 
 def expected_partition(preflight: Preflight) -> Iterator[Finding]:
-    """Yield GPUs of AMD that are partitioned in another mode than the expected ones. GPUs without modes are skipped."""
+    """Yield GPUs of AMD that are partitioned in another mode than the expected ones. GPUs without modes are skipped.
+
+    A mode matches if it equals an expected one, or has it as a part: `CPX/NPS4` matches `CPX`.
+    """
     gpus = (gpu for gpu in preflight.plan.gpus if gpu.index is not None)
     modes = Counter(gpu.partition for gpu in gpus if gpu.partition)
     for expected in preflight.expected:
-        others = {mode: modes[mode] for mode in sorted(modes) if not _matches_mode(expected.partitions, mode)}
+        allowed = {*expected.partitions}
+        others = {mode: modes[mode] for mode in sorted(modes) if allowed.isdisjoint((mode, *mode.split("/")))}
         if expected.partitions and (others or not modes):
             has = ", ".join(f"{number} in {mode}" for mode, number in others.items()) or "none with such a mode"
             expected_modes = " or ".join(expected.partitions)
             yield finding("expected-partition", subject=expected_modes, where=expected.source_file, has=has)
-
-
-def _matches_mode(expected: tuple[str, ...], mode: str) -> bool:
-    """*mode* matches if it equals an expected one, or has it as a part: `CPX/NPS4` matches `CPX`."""
-    return any(expected_mode == mode or expected_mode in mode.split("/") for expected_mode in expected)
-
-
-def _lacks_node(preflight: Preflight, gpu: Gpu) -> bool:
-    return gpu.node is not None and preflight.host.dev.lacks(gpu.node)
 
 
 def expected_capability(preflight: Preflight) -> Iterator[Finding]:

@@ -56,7 +56,9 @@ def _too_new(preflight: Preflight, cuda: Libcuda, required: str, every: tuple[Im
     helpful = [library for library in compat if _would_help(preflight, library) and not _plan_uses_compat(preflight)]
     harm = _compat_error(preflight, compat[0]) if compat else None
     by_hand = preflight.plan.layout == "cdi"
-    is_offered = _has_package(preflight, required)
+    driver = preflight.driver
+    node = compat_host(driver, preflight.plan.gpus, None) if driver else None
+    is_offered = node is not None and has_package(required, node, _last_branch(preflight))
     served = [image_cuda for image_cuda in every if _is_served(image_cuda.version, cuda)]
     is_imported = preflight.imports is not None and every is preflight.imported_cuda
     oldest = minor_compatible_driver(required) or first_native_driver(required)
@@ -96,21 +98,15 @@ def _driver_for(oldest: Optional[str], last: Optional[int]) -> str:
 def cuda_minor_version(preflight: Preflight) -> Iterator[Finding]:
     """Yield a newer CUDA of a major version that this driver serves: all but some features work."""
     required, cuda = _required_cuda(preflight), libcuda_in_use(preflight)
-    if (
-        required is None
-        or cuda is None
-        or not is_newer(required, cuda.serves)
-        or not is_minor_compatible(cuda.driver, required)
-    ):
-        return
-    yield finding(
-        "cuda-minor-version",
-        subject=required,
-        where=cuda.known_from,
-        libcuda=cuda.name,
-        serves=cuda.serves,
-        driver=f"driver {minimum}" if (minimum := first_native_driver(required)) else "a driver for that CUDA",
-    )
+    if required and cuda and is_newer(required, cuda.serves) and is_minor_compatible(cuda.driver, required):
+        yield finding(
+            "cuda-minor-version",
+            subject=required,
+            where=cuda.known_from,
+            libcuda=cuda.name,
+            serves=cuda.serves,
+            driver=f"driver {minimum}" if (minimum := first_native_driver(required)) else "a driver for that CUDA",
+        )
 
 
 def image_of_other_vendor(preflight: Preflight) -> Iterator[Finding]:
@@ -122,7 +118,8 @@ def image_of_other_vendor(preflight: Preflight) -> Iterator[Finding]:
     platforms = {"nvidia": preflight.every_cuda and "CUDA", "amd": (facts.rocm or facts.rocm_runtime) and "ROCm"}
     used_platforms = {vendor: str(name) for vendor, name in platforms.items() if name}
     is_silent = not vendors or bool(preflight.gpu_code)
-    openvino = None if is_silent or used_platforms else _openvino(preflight)
+    ways = () if is_silent or used_platforms else read_intel(preflight.image, ())
+    openvino = next((way.by for way in ways if way.name == OPENCL and way.by != way.driver), None)
     if openvino is not None:
         used_platforms = {"intel": "Intel's GPUs"}
     if used_platforms and not is_silent and vendors.isdisjoint(used_platforms):
@@ -134,11 +131,6 @@ def image_of_other_vendor(preflight: Preflight) -> Iterator[Finding]:
             has=" and ".join(planned.title for planned in preflight.plan.drivers),
         )
     yield from _for_gaudi_alone(preflight)
-
-
-def _openvino(preflight: Preflight) -> Optional[str]:
-    ways = read_intel(preflight.image, ())
-    return next((way.by for way in ways if way.name == OPENCL and way.by != way.driver), None)
 
 
 def _for_gaudi_alone(preflight: Preflight) -> Iterator[Finding]:
@@ -260,13 +252,6 @@ def _used_compat(preflight: Preflight) -> Optional[ImageLibrary]:
     if located is None or located.mount is not None:
         return None
     return next((library for library in preflight.image.facts.compat if library.path == located.tree_path), None)
-
-
-def _has_package(preflight: Preflight, required: str) -> bool:
-    """Return whether the package exists for this driver and its GPUs; False if that is not known."""
-    driver = preflight.driver
-    node = compat_host(driver, preflight.plan.gpus, None) if driver else None
-    return node is not None and has_package(required, node, _last_branch(preflight))
 
 
 def _last_branch(preflight: Preflight) -> Optional[int]:

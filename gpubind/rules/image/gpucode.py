@@ -27,9 +27,8 @@ from gpubind.model.gpucode import (
     override_for,
 )
 from gpubind.model.layouts import ALL_GPU_NODES
-from gpubind.rules.image.amdgpu import HIP, hip_in
 from gpubind.rules.image.cuda import Libcuda, libcuda_in_use
-from gpubind.rules.image.rocm import as_rocm_sees, own_variable
+from gpubind.rules.image.rocm import HIP, as_rocm_sees, hip_in, own_variable
 from gpubind.rules.preflight import Preflight
 
 
@@ -39,9 +38,8 @@ def gpu_code_missing(preflight: Preflight) -> Iterator[Finding]:
     Also `ptx-too-new`: the driver refuses to compile the code. Also `gpu-code-unread`: some code could not be read.
     """
     files = preflight.gpu_code
-    if preflight.looks_at_gpu_code and not any(
-        "amd" in file.gpu_code.vendors or file.gpu_code.unread for file in files
-    ):
+    has_amds = any("amd" in file.gpu_code.vendors or file.gpu_code.unread for file in files)
+    if preflight.looks_at_gpu_code and not has_amds:
         yield from _hip_without_code(preflight)
     gpus = _gpus(preflight) if files else ()
     known_gpus = tuple(gpu for gpu in gpus if gpu.arch is not None)
@@ -66,7 +64,9 @@ def gpu_code_missing(preflight: Preflight) -> Iterator[Finding]:
         if shortage is not None:
             yield _finding(preflight, shortage, _severity(preflight, name, groups, known_gpus, libcuda))
             continue
-        shortage = _shortage([_by_default(gpu) for gpu in known_gpus], mains, libcuda)
+        # No variable sets XNACK: it is off where that is the default.
+        defaults = [gpu._replace(arch=f"{gpu.arch}:xnack-") if gpu.arch in XNACK_OFF else gpu for gpu in known_gpus]
+        shortage = _shortage(defaults, mains, libcuda)
         if shortage is not None:
             yield _finding(preflight, shortage, "warning", has_xnack=True)
         for file in group:
@@ -81,16 +81,11 @@ def _hip_without_code(preflight: Preflight) -> Iterator[Finding]:
     file = preflight.chain.file if preflight.has_program else None
     if preflight.has_program:
         loaded = preflight.container.load(file.path).files if file is not None else ()
-        hip_paths = [loaded_file.path for loaded_file in loaded if basename(loaded_file.path).startswith(HIP)]
+        hip_paths = [each.path for each in loaded if basename(each.path).startswith(HIP)]
     else:
         hip_paths = list(hip_in(preflight))
     if gpus and hip_paths:
         yield finding("gpu-code-unread", subject=basename(hip_paths[0]), case="of-hip", where=hip_paths[0])
-
-
-def _by_default(gpu: GpuArch) -> GpuArch:
-    """Return *gpu* with XNACK off if that is its default and no variable sets it."""
-    return gpu._replace(arch=f"{gpu.arch}:xnack-") if gpu.arch in XNACK_OFF else gpu
 
 
 class _Shortage(NamedTuple):
@@ -197,7 +192,7 @@ def _finding(preflight: Preflight, shortage: _Shortage, severity: Severity, *, h
         where=first.path,
         gpus=", ".join(dict.fromkeys(gpu.name for gpu in shortage.gpus)),
         archs=", ".join(archs),
-        has=_listed(has),
+        has=" and ".join(filter(None, (" ".join(has.code), " ".join(has.ptx)))) or "nothing",
         release=release,
         overrides=overrides,
         served=served,
@@ -229,7 +224,3 @@ def _choice(plan: Plan, gpus: Iterable[GpuArch]) -> str:
     has_one = len({gpu.vendor for gpu in plan.gpus}) == 1
     names = (str(gpu_arch.gpu.index) if has_one else gpu_arch.gpu.pci for gpu_arch in gpus if gpu_arch.gpu in plan.gpus)
     return ",".join(dict.fromkeys(name for name in names if name))
-
-
-def _listed(code: GpuCode) -> str:
-    return " and ".join(filter(None, (" ".join(code.code), " ".join(code.ptx)))) or "nothing"

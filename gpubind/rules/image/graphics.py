@@ -126,17 +126,14 @@ def vendor_neutral_missing(preflight: Preflight) -> Iterator[Finding]:
         if name in reported and SEVERITIES.index(severity) < SEVERITIES.index(reported[name].severity):
             yield soften(reported[name]._replace(severity=severity), unseen_libraries(preflight))
     has_driver = GLX in preflight.libraries and preflight.image.facts.libc_family == "glibc"
-    if (
-        not has_driver
-        or not preflight.wants("graphics")
-        or EGL in reported
-        or preflight.container.find(EGL) is not None
-    ):
+    if not has_driver or not preflight.wants("graphics") or EGL in reported or preflight.container.find(EGL):
         return
     by_name: Severity = "warning" if preflight.wants_by_name("graphics") else "note"
     draws = any(use.capability == "graphics" for use in preflight.uses)
     severity = preflight.used.get(EGL, "note" if draws else by_name)
-    if _has_display(preflight) and not any(use.library == EGL for use in preflight.uses):
+    environ = preflight.host.environ if preflight.start is None else preflight.start.caller.environ
+    # Vulkan's driver may connect to the caller's X server.
+    if environ.get("DISPLAY") and not any(use.library == EGL for use in preflight.uses):
         severity = "note" if severity == "note" else "warning"
     raw_finding = finding(
         code,
@@ -148,12 +145,6 @@ def vendor_neutral_missing(preflight: Preflight) -> Iterator[Finding]:
         packages=name_facts(EGL).packages,
     )
     yield soften(raw_finding, unseen_libraries(preflight))
-
-
-def _has_display(preflight: Preflight) -> bool:
-    """Vulkan's driver may connect to the caller's X server."""
-    environ = preflight.host.environ if preflight.start is None else preflight.start.caller.environ
-    return bool(environ.get("DISPLAY"))
 
 
 def gbm_backend_missing(preflight: Preflight) -> Iterator[Finding]:

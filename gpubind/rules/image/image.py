@@ -22,10 +22,9 @@ CORE_LIBRARIES = (*_LIBCUDAS, "libnvidia-ml.so.1")
 """The libraries on which all others depend."""
 
 
-class ShadowingLibrary(NamedTuple):
+class _ShadowingLibrary(NamedTuple):
     """A library that shadows the plan's library unless the program sets a search path."""
 
-    soname: str
     file: ContainerFile
     directory: Optional[str]
     """The element of LD_LIBRARY_PATH that leads to it; None if the loader finds it without that."""
@@ -33,7 +32,7 @@ class ShadowingLibrary(NamedTuple):
     """Whether the user set that element."""
 
 
-def _shadowing_library(preflight: Preflight, soname: str) -> Optional[ShadowingLibrary]:
+def _shadowing_library(preflight: Preflight, soname: str) -> Optional[_ShadowingLibrary]:
     """Return the library that shadows *soname* of the plan; None if there is none, or the plan lacks *soname*.
 
     A libcuda of CUDA's forward compatibility is meant to come first: other rules check whether it fits.
@@ -46,10 +45,8 @@ def _shadowing_library(preflight: Preflight, soname: str) -> Optional[ShadowingL
     if located.tree.real(located.tree_path) == planned.source:
         return None  # another path of the same file
     directory = dirname(located.path)
-    in_path = directory in preflight.container.library_path
-    return ShadowingLibrary(
-        soname, located, directory if in_path else None, directory in preflight.container.user_library_path
-    )
+    in_path = directory if directory in preflight.container.library_path else None
+    return _ShadowingLibrary(located, in_path, directory in preflight.container.user_library_path)
 
 
 def image_architecture(preflight: Preflight) -> Iterator[Finding]:
@@ -100,28 +97,21 @@ def order_findings(preflight: Preflight) -> tuple[Finding, ...]:
     """
     if not preflight.has_image:
         return ()
-    shadowing = {
-        soname: first for soname in CORE_LIBRARIES if (first := _shadowing_library(preflight, soname)) is not None
-    }
-    if not shadowing:
+    shadowing = ((soname, _shadowing_library(preflight, soname)) for soname in CORE_LIBRARIES)
+    paths = {soname: (first.file.tree_path, first.file.path) for soname, first in shadowing if first is not None}
+    if not paths:
         return ()
     findings = (*stub_in_image(preflight), *driver_in_image(preflight), *_before_the_plans(preflight))
-    shadowing_paths = {soname: (first.file.tree_path, first.file.path) for soname, first in shadowing.items()}
-    return tuple(finding for finding in findings if finding.where in shadowing_paths.get(finding.subject, ()))
+    return tuple(finding for finding in findings if finding.where in paths.get(finding.subject, ()))
 
 
 def image_env_undecided(preflight: Preflight) -> Iterator[Finding]:
     """Yield a search path of the image that only its shell can compute."""
     names = [name for name in preflight.image.facts.undecided if name in SEARCH_PATHS]
     if names:
-        echoed = " ".join(f"${name}" for name in names)
-        yield finding(
-            "image-env-undecided",
-            subject=", ".join(names),
-            where=ENVIRONMENT_DIRECTORY,
-            names=" and ".join(names),
-            echoed=echoed,
-        )
+        subject, shown, echoed = ", ".join(names), " and ".join(names), " ".join(f"${name}" for name in names)
+        where = ENVIRONMENT_DIRECTORY
+        yield finding("image-env-undecided", subject=subject, where=where, names=shown, echoed=echoed)
 
 
 def stub_in_image(preflight: Preflight) -> Iterator[Finding]:

@@ -1,21 +1,29 @@
-"""The variables with which ROCm treats a GPU as another one, or generates other code for it.
+"""ROCm in an image: its release, and the variables with which it treats a GPU as another one, or generates other code.
 
 Source: ROCR-Runtime `libhsakmt/src/topology.c`: the variable of one node precedes that of all; nodes are counted
 without those whose render device cannot be opened; the runtime does not start with a value that is not a version.
+AMD tests each kernel driver with some releases of ROCm.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from posixpath import basename, dirname
 from typing import Optional
 
 from gpubind.frozen import NamedTuple
 from gpubind.host.base import HSA_VARIABLES
 from gpubind.inventory.amd.devices import read_render_minors
 from gpubind.inventory.architectures import GpuArch, architectures
-from gpubind.model import Finding, Gpu, Plan, finding
+from gpubind.model import Finding, Gpu, Missing, Plan, finding
 from gpubind.model.gpucode import OVERRIDE, XNACK, arch_of_override, instruction_set
+from gpubind.model.rocm import bounds_of_kernel, is_outside, release_of_kernel
 from gpubind.rules.preflight import Preflight, variable_of
+
+HIP = "libamdhip64.so."
+"""The beginning of the name of HIP's library."""
+_IN_NAME = re.compile(r"libamdhip64\.so\.([0-9]{1,3}(?:\.[0-9]{1,3})?)")
 
 
 class Override(NamedTuple):
@@ -82,3 +90,37 @@ def own_variable(preflight: Preflight, gpu: Gpu) -> Optional[str]:
 
 def _opens(plan: Plan, number: int) -> bool:
     return not plan.isolated or any(node.target == f"/dev/dri/renderD{number}" for node in plan.devices)
+
+
+def hip_in(preflight: Preflight) -> Iterator[str]:
+    """Yield the image's paths of HIP's library: in the directories of its loader and of its HSA runtime."""
+    tree, runtime = preflight.image.tree, preflight.image.facts.rocm_runtime
+    for place in (*preflight.image.loader.directories, *([dirname(runtime)] if runtime else ())):
+        yield from (f"{place}/{name}" for name in tree.names(place) if name.startswith(HIP))
+
+
+def rocm_untested(preflight: Preflight) -> Iterator[Finding]:
+    """Yield a ROCm of the image that AMD does not test with this amdgpu; a note if amdgpu is the kernel's own."""
+    drivers = (planned.driver for planned in preflight.plan.drivers)
+    kernel = next((driver.kernel_version for driver in drivers if driver.vendor == "amd"), None)
+    release = _release(preflight)
+    if kernel is None or release is None or not any(gpu.vendor == "amd" and gpu.chosen for gpu in preflight.plan.gpus):
+        return
+    if kernel.startswith("Linux "):
+        yield finding("rocm-untested", subject=release, case="in-tree", severity="note", kernel=kernel)
+        return
+    of_kernel = release_of_kernel(kernel)
+    oldest, newest = bounds_of_kernel(of_kernel) if of_kernel is not None else (None, None)
+    if is_outside(release, oldest, newest):
+        tested = f"ROCm {oldest} to {newest}" if newest else f"ROCm {oldest} and later"
+        yield finding("rocm-untested", subject=release, kernel=kernel, of_kernel=of_kernel, tested=tested)
+
+
+def _release(preflight: Preflight) -> Optional[str]:
+    """Return the release of the image's ROCm, `6.2.4`; else its major version, `7`, by the name of HIP's library."""
+    facts = preflight.image.facts
+    if facts.rocm is not None and re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}", facts.rocm):
+        return facts.rocm
+    resolved_paths = (preflight.image.tree.resolve(path) for path in hip_in(preflight))
+    names = (_IN_NAME.match(basename(path)) for path in resolved_paths if not isinstance(path, Missing))
+    return max((match.group(1) for match in names if match), key=len, default=None)

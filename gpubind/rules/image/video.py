@@ -38,8 +38,6 @@ ONEVPL, MEDIA_SDK = "libmfx-gen.so.1.2", "libmfxhw64.so.1"
 _OLDEST_OF_ONEVPL = "tgllp"
 """The oldest platform that oneVPL's runtime serves, though its table has the device IDs of older ones."""
 Case = Literal["old", "unheard", "i965", "xe", "libva", "broken", "variables", "none"]
-UNREAD = ("forbidden", "unreadable")
-"""Reasons why gpubind could not read a file that the loader may read."""
 
 
 def intel_video_unknown(preflight: Preflight) -> Iterator[Finding]:
@@ -146,9 +144,12 @@ class _Drivers:
         return dict(drivers.values())
 
     def _refused(self, path: str) -> Iterator[LoadFailure]:
-        """Yield why the loader certainly refuses the file at *path* itself, whatever it is linked with."""
+        """Yield why the loader certainly refuses the file at *path* itself, whatever it is linked with.
+
+        It may read a file that gpubind could not read.
+        """
         for failure in self._preflight.container.failures(path)[:1]:
-            if failure.name == path and failure.why not in UNREAD:
+            if failure.name == path and failure.why not in ("forbidden", "unreadable"):
                 yield failure
 
     def case(self, gpu: Gpu) -> Optional[Case]:
@@ -162,7 +163,8 @@ class _Drivers:
         knowing = [path for path, devices in self._devices.items() if devices is not None and device in devices]
         if not knowing:
             name = platform(self._preflight.host, gpu.pci or "")
-            if I965 in self._names.values() and not is_on_xe and not _is_too_new_for_i965(name):
+            is_too_new = name is not None and platforms().index(name) >= platforms().index(FIRST_UNKNOWN_TO_I965)
+            if I965 in self._names.values() and not is_on_xe and not is_too_new:
                 return None
             return "i965" if not self._devices else "unheard" if name is None else "old"
         if not is_on_xe:
@@ -191,8 +193,3 @@ class _Drivers:
     def _constants(self, path: str) -> bytes:
         constants = self._tree.fact(path, CONSTANTS)
         return b"" if isinstance(constants, Missing) else constants
-
-
-def _is_too_new_for_i965(name: Optional[str]) -> bool:
-    every = platforms()
-    return name is not None and every.index(name) >= every.index(FIRST_UNKNOWN_TO_I965)
