@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, Optional
 
 from gpubind.errors import CommandError, RuntimeLimitError, StartError, UnseenError
-from gpubind.launch.named import resolve_program
 from gpubind.machine import listener, system
 from gpubind.machine.listener import mark_uncacheable, report_exec
 from gpubind.memo.answer import become as take_over
@@ -193,6 +192,8 @@ def execute_line(argv: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
 
     Errors: `CommandError` (`no-such-command`, `not-executable`), `StartError`.
     """
+    from gpubind.launch.named import resolve_program
+
     name = argv[0]
     program, files = resolve_program(name, environ, system.is_file, lambda path: system.access(path, os.X_OK))
     if program is None:

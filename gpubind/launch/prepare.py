@@ -16,8 +16,6 @@ from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.launch.caller import read_start_facts, working_directory, writable_files
 from gpubind.launch.execute import callers_environ, find_program
-from gpubind.launch.stage import stage as stage_files
-from gpubind.launch.stage import stage_in, stage_skeleton
 from gpubind.loader.namespace import UserMounts
 from gpubind.model import CAPABILITIES, ContainerPath, EnvVar, HostPath, ImageFacts, Plan, Request, RootedPath
 from gpubind.planner.placement import Layout
@@ -112,9 +110,13 @@ def write_generated(
     """
     if not files.write:
         return {target: HostPath(f"<generated>{target}") for target in contents}
+    if not contents and files.stage_dir is None:
+        return {}
+    from gpubind.launch.stage import stage, stage_in  # few plans have such files
+
     if files.stage_dir is not None:
         return stage_in(contents, files.stage_dir)
-    if contents and files.kept_as is not None:
+    if files.kept_as is not None:
         raise RuntimeLimitError(
             "no-stage-dir",
             f"--format {files.kept_as} needs generated files, and --stage-dir does not name a directory for them",
@@ -122,7 +124,7 @@ def write_generated(
             why="the document outlives your cache, which may be cleared and which other users cannot read",
             hint="--stage-dir DIR: a directory that only you may write to, that everybody may read, and that stays",
         )
-    return stage_files(contents, environ)
+    return stage(contents, environ)
 
 
 def prepare(
@@ -200,6 +202,8 @@ def write_start_files(plan: Plan, start: Start, files: FilePolicy) -> Stage:
     places = write_generated(contents, environ, files)
     skeleton = HostPath("<generated>") if mount_points else None
     if mount_points and files.write:
+        from gpubind.launch.stage import stage_skeleton
+
         skeleton = stage_skeleton(mount_points, environ)
     asks = start.caller.on_host and start.runtime.limits.no_read_only_bind
     writable = writable_files(plan) if asks else frozenset()

@@ -10,7 +10,6 @@ from gpubind.launch.choose import StartArguments
 from gpubind.launch.execute import execute, need_program
 from gpubind.launch.lasting import restart_severity, use_cdi_devices
 from gpubind.launch.prepare import FilePolicy, prepare
-from gpubind.launch.stage import stage_single_file
 from gpubind.launch.target import StartRequest, StartTarget, with_target
 from gpubind.machine import system
 from gpubind.machine.listener import mark_uncacheable, report_command
@@ -57,6 +56,8 @@ def write_command_file(command: Command) -> tuple[str, ...]:
     """Write the file of *command*, and return its arguments. Errors: `OutputError` (code `unwritable-file`)."""
     if command.file is None:
         return command.argv
+    from gpubind.launch.stage import stage_single_file
+
     place = stage_single_file(command.file.name, command.file.content, command.environ)
     return tuple(place if arg == STAGED_DIRECTORY else arg for arg in command.argv)
 

@@ -57,15 +57,17 @@ class CallersEnviron(Environ):
 
 
 class Trace:
-    """The questions by their kinds, or the reason why there is no valid trace."""
+    """The questions by their kinds, or the reason why there is no valid trace. A trace within *another* shares its
+    file systems.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, another: Optional[Trace] = None) -> None:
         self.questions: dict[str, dict[Any, Any]] = {kind: {} for kind in ASKED}
         self.refused: Optional[str] = None
         """Why the answer cannot be stored."""
         self.callers = dict(os.environ)
         self.environ = CallersEnviron(self.callers, self)
-        self._file_systems = FileSystems()
+        self._file_systems: FileSystems = FileSystems() if another is None else another._file_systems
 
     def trust(self, path: str, device: int) -> Trust:
         return self._file_systems.trust(path, device)

@@ -30,7 +30,7 @@ class ProgramVersion:
         self.text = ""
         """What the same file printed before; empty if that is unknown."""
         with contextlib.suppress(OSError):  # without /proc
-            trace = Trace()
+            trace = Trace(listener.recorder)
             trace.program(program)
             self.questions = trace.questions if trace.refused is None else None
         if self.questions is None:

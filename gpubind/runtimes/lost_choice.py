@@ -14,7 +14,6 @@ from gpubind.formats.driver.gpu_names import (
     split_visible,
 )
 from gpubind.model import Finding, Gpu, Plan, Vendor, finding, with_count
-from gpubind.planner.gpus.choice import find_gpus
 
 _VENDORS: Mapping[str, Vendor] = {
     CUDA_VISIBLE_DEVICES: "nvidia",
@@ -58,6 +57,8 @@ def choice_by_count(plan: Plan, environ: Mapping[str, str], option: str) -> Iter
         names = split_visible(value)
         if hides_all(names):
             yield _lost("count-none", name, value, gpus, option)
+        from gpubind.planner.gpus.choice import find_gpus
+
         ids = [parse_gpu_id(text) for text in names]
         named_indexes = {gpu.index for gpu_id in ids if gpu_id is not None for gpu in find_gpus(gpu_id, plan.gpus)}
         if named_indexes and None not in ids and not {gpu.index for gpu in gpus} <= named_indexes:
@@ -69,6 +70,8 @@ def _is_same_inside(name: str, gpus: Sequence[Gpu], plan: Plan) -> bool:
 
     True for a name that no GPU of *plan* has.
     """
+    from gpubind.planner.gpus.choice import find_gpus
+
     gpu_id = parse_gpu_id(name)
     vendor_gpus = [gpu for gpu in plan.gpus if gpu.vendor == gpus[0].vendor]
     named_gpus = find_gpus(gpu_id, vendor_gpus) if gpu_id is not None else ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -474,6 +473,8 @@ def format_arguments(arguments: RuntimeArguments, program: str, *, quoted: bool,
                 why="it holds white space, a quote, a backslash or a wildcard",
                 hint=f"use `gpubind exec` or `eval` with `--format {program} --format sh`{alternative}",
             )
+    import shlex
+
     return " ".join(map(shlex.quote, arguments.options) if quoted else arguments.options) + "\n"
 
 
@@ -482,6 +483,8 @@ def format_multiline(args: Sequence[str], first: int, last: int) -> str:
 
     The arguments before *first* form one line, and so do those from *last* on.
     """
+    import shlex
+
     lines = [list(args[:first])]
     for arg in args[first:last]:
         if arg.startswith("-"):

@@ -7,7 +7,6 @@ guides.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator
 from typing import Literal, Optional
 
@@ -56,7 +55,9 @@ def generated_files(plan: Plan, start: Start) -> dict[ContainerPath, str]:
         return {}
     if _is_libpath_unset(plan.image) if start.is_entered else _keep_image_value(plan.image, start, libdirs) is not None:
         return {}
-    value = f"{shlex.quote(libdirs)}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
+    from shlex import quote
+
+    value = f"{quote(libdirs)}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
     script = f"LD_LIBRARY_PATH={value}\nexport LD_LIBRARY_PATH\n"
     if not has_fixed_mount_points(start):
         return {ENVIRONMENT_SCRIPT: script}

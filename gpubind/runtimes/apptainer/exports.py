@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Literal, Optional
@@ -140,14 +139,16 @@ def older_name(name: str) -> Optional[str]:
 
 
 def _shell_lines(change: VariableChange) -> list[str]:
-    name, quoted, after = change.name, shlex.quote(change.value), shlex.quote(change.value_after_user or change.value)
+    from shlex import quote
+
+    name, quoted, after = change.name, quote(change.value), quote(change.value_after_user or change.value)
     if change.op == "set":
         return [f"export {name}={quoted}"]
     older = older_name(name)
     first = f"${{{name}-{f'${{{older}-}}' if older else ''}}}"
     replaced = [
         f"*{ref}*) {name}={first}; {name}=${{{name}%%{ref}*}}{quoted}${{{name}#*{ref}}}; export {name} ;;"
-        for ref in map(shlex.quote, change.references)
+        for ref in map(quote, change.references)
     ]
     return [
         f'case "{first}" in *{quoted}*{f"|*{after}*" if change.value_after_user else ""}) ;;',
