@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from textwrap import TextWrapper
 from typing import Union
 
 from gpubind.cli.commands import MODULES, command_of
 from gpubind.cli.declarations import EXIT_CODES, GROUPS, HELP, STARTS_CODES, VERSION, Argument, Option, Rows, Subcommand
+from gpubind.documents.text import wrapped
 from gpubind.frozen import NamedTuple
 from gpubind.model.data import BUNDLED_HOSTS
 
@@ -81,9 +81,9 @@ def overview() -> Page:
 
 def render_page(page: Page, width: int) -> str:
     """Return *page* in lines of *width* columns."""
-    lines = _wrapped(f"Usage: {page.usage}", "", "  ", width)
+    lines = wrapped(f"Usage: {page.usage}", width, "  ")
     for paragraph in page.text:
-        lines += ["", *_wrapped(paragraph, "", "", width)]
+        lines += ["", *wrapped(paragraph, width)]
     for title, rows in page.sections:
         lines += ["", f"{title}:", *_rows(rows, width)]
     lines += ["", "Examples:"]
@@ -91,8 +91,8 @@ def render_page(page: Page, width: int) -> str:
         lines += [f"  # {description}", f"  {command}"]
     lines += ["", "Exit codes:"]
     for code, description in page.exit_codes:
-        lines += _wrapped(description, f"  {code:<10}", " " * 12, width)
-    return "\n".join([*lines, "", *_wrapped(page.end, "", "", width)]) + "\n"
+        lines += wrapped(description, width, " " * 12, f"  {code:<10}")
+    return "\n".join([*lines, "", *wrapped(page.end, width)]) + "\n"
 
 
 def _row(parameter: Union[Option, Argument]) -> tuple[str, str]:
@@ -110,14 +110,8 @@ def _rows(rows: Rows, width: int) -> list[str]:
     lines = []
     for name, text in rows:
         if left_width and len(name) + 2 <= left_width:
-            lines += _wrapped(text, f"  {name:<{left_width}}", " " * (left_width + 2), width)
+            lines += wrapped(text, width, " " * (left_width + 2), f"  {name:<{left_width}}")
         else:
             indent = " " * (left_width + 2 if left_width else 6)
-            lines += [f"  {name}", *_wrapped(text, indent, indent, width)]
+            lines += [f"  {name}", *wrapped(text, width, indent, indent)]
     return lines
-
-
-def _wrapped(text: str, first: str, others: str, width: int) -> list[str]:
-    wrapper = TextWrapper(width, initial_indent=first, subsequent_indent=others)
-    wrapper.break_long_words = wrapper.break_on_hyphens = False
-    return wrapper.wrap(text)

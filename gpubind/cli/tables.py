@@ -11,10 +11,10 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from textwrap import TextWrapper
 from typing import Optional
 
 from gpubind.documents.tables import Column, RowHeading, Table
+from gpubind.documents.text import wrapped
 from gpubind.errors import missing_package
 
 try:
@@ -143,7 +143,5 @@ def _list(table: Table, console: Console) -> None:
 
 def _print_wrapped(text: str, console: Console, indent: str = "", style: str = "") -> None:
     """Print *text* in lines that end between words. A word longer than a line is not broken."""
-    wrapper = TextWrapper(console.width, initial_indent=indent, subsequent_indent=indent)
-    wrapper.break_long_words = wrapper.break_on_hyphens = False
-    for line in wrapper.wrap(text):
+    for line in wrapped(text, console.width, indent, indent):
         console.print(Text(line, style), soft_wrap=True)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from gpubind import __version__
 from gpubind.documents.gpus import UNKNOWN
-from gpubind.documents.tables import Column, Row, Table, make_table
-from gpubind.documents.text import printable
+from gpubind.documents.tables import Row, Table, always_shown, make_table
+from gpubind.documents.text import printable, render_document
 from gpubind.inventory.cdi.listing import CdiListing, ListedCdiDevice
-from gpubind.model.plain import dump_document, to_json_value
 
-SCHEMA = "gpubind.cdi/1"
-_COLUMNS = tuple(Column(name, always_shown=True) for name in ("device", "file", "format", "version", "state"))
+_COLUMNS = always_shown("device", "file", "format", "version", "state")
 
 
 def render_cdi_json(listing: CdiListing) -> str:
     """Return the document."""
-    return dump_document(to_json_value({"schema": SCHEMA, "gpubind": __version__, **listing._asdict()}))
+    return render_document("gpubind.cdi/1", listing._asdict())
 
 
 def cdi_table(listing: CdiListing) -> Table:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpubind import __version__
-from gpubind.model.plain import dump_document, to_json_value
+from gpubind.documents.text import render_document
 from gpubind.runtimes.runtime import Command
-
-SCHEMA = "gpubind.command/1"
 
 
 def render_command_json(command: Command, environ: Mapping[str, str]) -> str:
@@ -22,4 +19,4 @@ def render_command_json(command: Command, environ: Mapping[str, str]) -> str:
         "changed": command.changed,
         "findings": [finding.to_dict() for finding in command.findings],
     }
-    return dump_document(to_json_value({"schema": SCHEMA, "gpubind": __version__, **members}))
+    return render_document("gpubind.command/1", members)

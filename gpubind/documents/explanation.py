@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from textwrap import TextWrapper
 
-from gpubind import __version__
-from gpubind.documents.text import printable
+from gpubind.documents.text import printable, render_document, wrapped
 from gpubind.explanation.answer import Answer
 from gpubind.explanation.codes import codes
 from gpubind.explanation.decisions import Explanation
 from gpubind.explanation.gpu_codes import Rank
 from gpubind.explanation.messages import FoundMessage, example, heading
 from gpubind.model import Decision
-from gpubind.model.plain import dump_document, to_json_value
 
-SCHEMA = "gpubind.explain/1"
 _MARKS = re.compile(r"(`+)(.+?)\1|(?<![\w*])\*([^* `][^*`]*)\*(?![\w*])")
 """Code, then emphasis: in code, an asterisk stays."""
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
@@ -124,8 +120,7 @@ def _messages_text(answer: Answer, width: int) -> Iterator[str]:
 
 
 def _wrapped(line: str, width: int) -> str:
-    lines = TextWrapper(width, break_long_words=False, break_on_hyphens=False).wrap(line)
-    return "".join(f"{printable(part)}\n" for part in lines)
+    return "".join(f"{printable(part)}\n" for part in wrapped(line, width))
 
 
 def _codes_text(some: Iterable[str]) -> str:
@@ -149,9 +144,7 @@ def render_json(answer: Answer) -> str:
     ]
     about = answer.messages[0].message.codes if answer.messages else answer.codes
     first = {name: messages[0][name] for name in ("message", "means", "do")} if messages else None
-    document = {
-        "schema": SCHEMA,
-        "gpubind": __version__,
+    members = {
         "asked": answer.asked,
         "page": None if answer.page is None else {"code": answer.page.partition("\n")[0], "text": answer.page},
         "message": first,
@@ -163,7 +156,7 @@ def render_json(answer: Answer) -> str:
         ],
         "searched": () if explained is None else explained.searched,
     }
-    return dump_document(to_json_value(document))
+    return render_document("gpubind.explain/1", members)
 
 
 def _folded(tree: str, width: int) -> str:
@@ -171,22 +164,19 @@ def _folded(tree: str, width: int) -> str:
     lines = []
     for line in tree.splitlines():
         stem = line[: len(line) - len(line.lstrip("|`- "))].replace("`-- ", "    ").replace("|-- ", "|   ")
-        wrapper = TextWrapper(width, subsequent_indent=f"{stem}  ", break_long_words=False, break_on_hyphens=False)
-        lines += [line] if len(line) <= width else wrapper.wrap(line)
+        lines += [line] if len(line) <= width else wrapped(line, width, f"{stem}  ")
     return "".join(f"{line}\n" for line in lines)
 
 
 def markdown_to_text(page: str, width: int) -> str:
     """Return *page* without the marks of Markdown, its paragraphs wrapped; tables and code stay as they are."""
-    wrapper = TextWrapper(width, break_long_words=False, break_on_hyphens=False)
     lines = []
     for line in _paragraphs(page):
         if line.startswith(_VERBATIM_STARTS):
             lines.append(line)
             continue
         line = _MARKS.sub(_quoted, _LINK.sub(r"\1", line))
-        wrapper.subsequent_indent = "  " if line.startswith(("- ", "1. ")) else ""
-        lines += wrapper.wrap(line) or [""]
+        lines += wrapped(line, width, "  " if line.startswith(("- ", "1. ")) else "") or [""]
     return "".join(printable(line.replace(_KEEP_MARK, " ")) + "\n" for line in lines)
 
 

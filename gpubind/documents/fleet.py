@@ -7,12 +7,11 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, Optional, Union, get_args
 
-from gpubind import __version__
 from gpubind.documents.check.report import fold_findings
 from gpubind.documents.diff.comparison import Comparison, Fold, compare_hosts
 from gpubind.documents.diff.snapshot import Snapshot
-from gpubind.documents.tables import Column, Row, Table, make_table
-from gpubind.documents.text import printable, render_error, render_finding
+from gpubind.documents.tables import Column, Row, Table, always_shown, make_table
+from gpubind.documents.text import make_document, printable, render_error, render_finding
 from gpubind.errors import Format, FormatError, GpubindError
 from gpubind.formats.text.json import parse_json
 from gpubind.frozen import NamedTuple
@@ -21,7 +20,6 @@ from gpubind.model import Finding, shorten_list
 from gpubind.model.plain import Decoder
 from gpubind.rules.outcome import verdict
 
-SCHEMA = "gpubind.fleet/1"
 Status = Literal["answered", "failed", "crashed", "garbled", "timed-out", "unreachable", "not-asked"]
 Verdict = Literal["ok", "warning", "error"]
 _VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -214,11 +212,6 @@ def answers_table(groups: Iterable[NodeGroup], fold: Fold) -> Table:
 
     Rows that would be equal name the findings by which their nodes differ.
     """
-    columns = (
-        Column("nodes", always_shown=True),
-        Column("number", align_right=True, always_shown=True),
-        Column("answer", always_shown=True),
-    )
     listed = [(group, _cells(group)) for group in groups]
     common: dict[Row, frozenset[_FindingKey]] = {}
     for group, cells in listed:
@@ -233,7 +226,8 @@ def answers_table(groups: Iterable[NodeGroup], fold: Fold) -> Table:
             else ""
         )
         rows.append((fold(group.nodes), str(len(group.nodes)), cells[0] + more, *cells[1:]))
-    return make_table((*columns, Column("driver"), Column("digest"), Column("gpubind")), rows)
+    number, others = Column("number", align_right=True, always_shown=True), ("driver", "digest", "gpubind")
+    return make_table((Column("nodes"), number, *always_shown("answer"), *map(Column, others)), rows)
 
 
 def _cells(group: NodeGroup) -> Row:
@@ -308,5 +302,4 @@ def summary_of(groups: Iterable[NodeGroup]) -> str:
 def render_answer(answer: NodeAnswer) -> str:
     """Return *answer* as a line of JSON (data/fleet.schema.json)."""
     members = {name: getattr(answer, name) for name in ("node", "status", "exit", "document")}
-    line = {"schema": SCHEMA, "gpubind": __version__, **members, "why": answer.why or None}
-    return json.dumps(line) + "\n"
+    return json.dumps(make_document("gpubind.fleet/1", {**members, "why": answer.why or None})) + "\n"

@@ -5,24 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Optional
 
-from gpubind import __version__
-from gpubind.documents.tables import Column, Row, Table, make_table
+from gpubind.documents.tables import Column, Row, Table, always_shown, make_table
+from gpubind.documents.text import render_document
 from gpubind.frozen import NamedTuple
 from gpubind.model import DeviceNode, Gpu, Inventory, MigDevice
-from gpubind.model.plain import dump_document, to_json_value
 from gpubind.planner.gpus.selection import SelectedInventory
 
-SCHEMA = "gpubind.gpus/1"
-_COLUMNS = (
-    Column("GPU", always_shown=True),
-    Column("vendor"),
-    Column("model", always_shown=True),
-    Column("UUID", always_shown=True),
-    Column("address", always_shown=True),
-    Column("render node"),
-    Column("access", always_shown=True),
-    Column("chosen", always_shown=True),
-)
+_NAME_COLUMNS = (Column("GPU"), Column("vendor"), *always_shown("model"))
+_OTHER_COLUMNS = (*always_shown("UUID", "address"), Column("render node"), *always_shown("access", "chosen"))
 _PARTITION = Column("partition")
 """Follows the model, if a GPU has such a mode."""
 UNKNOWN = "-"
@@ -56,21 +46,19 @@ class ListedGpu(NamedTuple):
 def list_gpus(inventories: Sequence[Inventory], selections: Sequence[SelectedInventory]) -> tuple[ListedGpu, ...]:
     """Return every GPU of *inventories*, marked as chosen or not by the *selections* made of them."""
     return tuple(
-        ListedGpu(gpu._replace(mig=full_gpu.mig), gpu.mig if gpu.chosen else (), _nodes_of_gpu(inventory, gpu))
+        ListedGpu(
+            gpu._replace(mig=full_gpu.mig),
+            gpu.mig if gpu.chosen else (),
+            tuple(node for node in inventory.devices if node.gpu == gpu.index is not None),
+        )
         for inventory, selection in zip(inventories, selections)
         for full_gpu, gpu in zip(inventory.gpus, selection.inventory.gpus)
     )
 
 
-def _nodes_of_gpu(inventory: Inventory, gpu: Gpu) -> tuple[DeviceNode, ...]:
-    return tuple(node for node in inventory.devices if gpu.index is not None and node.gpu == gpu.index)
-
-
 def render_gpus_json(gpus: Sequence[ListedGpu]) -> str:
     """Return the document."""
-    return dump_document(
-        to_json_value({"schema": SCHEMA, "gpubind": __version__, "gpus": [listed.to_dict() for listed in gpus]})
-    )
+    return render_document("gpubind.gpus/1", {"gpus": [listed.to_dict() for listed in gpus]})
 
 
 def gpus_table(gpus: Sequence[ListedGpu]) -> Table:
@@ -90,5 +78,4 @@ def gpus_table(gpus: Sequence[ListedGpu]) -> Table:
         for part in gpu.mig:
             about = ("MIG device", part.uuid or UNKNOWN, "", "", "")
             row(f"{name}:{part.gi}/{part.ci}", gpu, *about, _YES_NO[part in listed.mig])
-    columns = (*_COLUMNS[:3], *((_PARTITION,) if divided else ()), *_COLUMNS[3:])
-    return make_table(columns, rows)
+    return make_table((*_NAME_COLUMNS, *((_PARTITION,) if divided else ()), *_OTHER_COLUMNS), rows)

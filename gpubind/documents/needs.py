@@ -7,33 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from posixpath import basename, dirname
-from typing import Any
 
-from gpubind import __version__
 from gpubind.documents.check.markdown import as_code, as_text
-from gpubind.documents.tables import Column, Row, Table, make_table
-from gpubind.documents.text import printable
+from gpubind.documents.tables import Row, Table, always_shown, make_table
+from gpubind.documents.text import printable, render_document
 from gpubind.image.needs import SYNAPSE, DriverLibrary, ImageNeeds, IntelRuntime
 from gpubind.model import with_count
 from gpubind.model.cuda import version_key
 from gpubind.model.gpucode import CodeFile, Share, best_share, main_files_by_owner, merge_gpu_code
-from gpubind.model.plain import dump_document
 
-SCHEMA = "gpubind.needs/1"
-_COLUMNS = (Column("need", always_shown=True), Column("what", always_shown=True), Column("from", always_shown=True))
 _NOTHING = "no file that was looked at uses one"
 _SHOWN = 120
 """Maximum characters of a shown requirement."""
 
 
-def needs_document(needs: ImageNeeds, reference: str) -> dict[str, Any]:
-    """Return the document; *reference* is the image as the user named it."""
-    return {"schema": SCHEMA, "gpubind": __version__, "reference": reference, **needs.to_dict()}
-
-
 def render_needs_json(needs: ImageNeeds, reference: str) -> str:
-    """Return the document as text."""
-    return dump_document(needs_document(needs, reference))
+    """Return the document; *reference* is the image as the user named it."""
+    return render_document("gpubind.needs/1", {"reference": reference, **needs.to_dict()})
 
 
 def render_needs_tsv(needs: ImageNeeds, reference: str) -> str:
@@ -51,7 +41,7 @@ def render_needs_markdown(needs: ImageNeeds, reference: str) -> str:
 
 def needs_table(needs: ImageNeeds) -> Table:
     """Return the needs as a table for people."""
-    return make_table(_COLUMNS, tuple(_rows(needs)))
+    return make_table(always_shown("need", "what", "from"), tuple(_rows(needs)))
 
 
 def _rows(needs: ImageNeeds) -> Iterator[Row]:

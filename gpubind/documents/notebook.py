@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-from gpubind.documents.tables import Column, RowHeading, Table, make_table, plan_tables
+from gpubind.documents.tables import RowHeading, Table, always_shown, make_table, plan_tables
 from gpubind.documents.text import printable, without_surrogates
 from gpubind.model import Finding, Plan
 
-_FINDINGS = tuple(
-    Column(title, always_shown=True) for title in ("severity", "code", "subject", "what", "hint", "command")
-)
+_FINDINGS = always_shown("severity", "code", "subject", "what", "hint", "command")
 
 
 class Findings(tuple[Finding, ...]):

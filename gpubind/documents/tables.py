@@ -17,7 +17,12 @@ class Column(NamedTuple):
     title: str
     align_right: bool = False
     always_shown: bool = False
-    """Whether it is shown even if all rows have the same value."""
+    """Whether it is shown even if all rows have the same value, as the first column always is."""
+
+
+def always_shown(*titles: str) -> tuple[Column, ...]:
+    """Return columns that are shown even if all rows have the same value."""
+    return tuple(Column(title, always_shown=True) for title in titles)
 
 
 class RowHeading(NamedTuple):
@@ -70,23 +75,10 @@ _PLURALS: dict[FileRole, str] = {
 KINDS = tuple(_PLURALS)
 _GROUPED_KINDS = ("library", "binary")
 """Kinds of files that the container has in one directory, whatever directory they come from."""
-_BINDS = (
-    Column("name in the container", always_shown=True),
-    Column("size", align_right=True),
-    Column("listed by"),
-    Column("host"),
-)
-_NODES = (
-    Column("device node", always_shown=True),
-    Column("number", always_shown=True),
-    Column("mode"),
-    Column("group"),
-    Column("access"),
-    Column("GPU"),
-    Column("for"),
-)
+_BINDS = (Column("name in the container"), Column("size", align_right=True), Column("listed by"), Column("host"))
+_NODES = (*always_shown("device node", "number"), *map(Column, ("mode", "group", "access", "GPU", "for")))
 _VARIABLES = (Column("variable"), Column("operation"), Column("value", always_shown=True), Column("for"))
-_LEFT_OUT = (Column("not in the plan"), Column("verdict"), Column("rule"), Column("why"))
+_LEFT_OUT = tuple(map(Column, ("not in the plan", "verdict", "rule", "why")))
 
 
 def plan_tables(plan: Plan, *, verbose: bool = False) -> list[Table]:

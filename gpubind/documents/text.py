@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from gpubind import __version__
 from gpubind.errors import GpubindError
@@ -10,7 +12,29 @@ from gpubind.model import Finding, Plan, Severity
 from gpubind.model.findings import page_of
 from gpubind.model.message import message_lines
 from gpubind.model.message import printable as printable  # noqa: PLC0414 - every document imports it from here
-from gpubind.model.plain import dump_document
+from gpubind.model.plain import dump_document, to_json_value
+
+
+def wrapped(text: str, width: int, indent: str = "", first: str = "") -> list[str]:
+    """Return *text* in lines of *width* columns, the first after *first*, the others after *indent*.
+
+    Lines end between words. A word that is longer than a line is not broken.
+    """
+    from textwrap import TextWrapper
+
+    wrapper = TextWrapper(width, first, indent, break_long_words=False, break_on_hyphens=False)
+    return wrapper.wrap(text)
+
+
+def make_document(schema: str, members: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document *schema* of this version of gpubind with *members*."""
+    document: dict[str, Any] = to_json_value({"schema": schema, "gpubind": __version__, **members})
+    return document
+
+
+def render_document(schema: str, members: Mapping[str, Any]) -> str:
+    """Return the text of `make_document`."""
+    return dump_document(make_document(schema, members))
 
 
 def escape_for_quotes(text: str) -> str:
@@ -78,7 +102,7 @@ def render_error_json(error: GpubindError) -> str:
     """Return the document `gpubind.error/1` (data/error.schema.json), which replaces the JSON that was requested."""
     members = {name: getattr(error, name) or None for name in ("code", "what", "where", "why", "hint")}
     about = {"docs": page_of(error.code), "exit": error.exit_code}
-    return dump_document({"schema": "gpubind.error/1", "gpubind": __version__, **members, **about})
+    return render_document("gpubind.error/1", {**members, **about})
 
 
 def render_line(finding: Finding) -> str:

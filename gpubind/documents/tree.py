@@ -9,16 +9,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Optional
 
-from gpubind import __version__
-from gpubind.documents.text import escape_for_quotes, printable
+from gpubind.documents.text import escape_for_quotes, printable, render_document
 from gpubind.frozen import NamedTuple
 from gpubind.model.findings import with_count
-from gpubind.model.plain import dump_document, to_json_value
 
 if TYPE_CHECKING:
     from gpubind.loader.linkage import LinkedFile, LinkUse
 
-SCHEMA = "gpubind.tree/1"
 DEPTH_LIMIT = 64
 """Levels that the text shows below the program: a crafted chain of libraries has thousands."""
 _RULES = {
@@ -128,9 +125,7 @@ def _summary(tree: LinkageTree) -> Iterator[str]:
 
 def render_tree_json(tree: LinkageTree) -> str:
     """Return the tree as the document `gpubind.tree/1`: its files with what each of them needs."""
-    return dump_document(
-        to_json_value({"schema": SCHEMA, "gpubind": __version__, **tree._asdict(), "missing": _missing(tree)})
-    )
+    return render_document("gpubind.tree/1", {**tree._asdict(), "missing": _missing(tree)})
 
 
 def render_tree_dot(tree: LinkageTree) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import gpubind
-from gpubind.documents.needs import needs_document, render_needs_markdown, render_needs_tsv
+from gpubind.documents.needs import render_needs_json, render_needs_markdown, render_needs_tsv
 from gpubind.image.needs import ImageNeeds, read_needs
 from gpubind.image.open import open_image
 from tests.image.cuda_trees import SITE
@@ -35,7 +35,7 @@ def of(tmp_path: Path, tree: Spec) -> ImageNeeds:
 
 @pytest.mark.parametrize("tree", [TREE, glibc(), {}], ids=["everything", "nothing", "empty"])
 def test_the_document_is_as_its_schema_says(tmp_path: Path, tree: Spec) -> None:
-    document = json.loads(json.dumps(needs_document(of(tmp_path, tree), "app.sif")))
+    document = json.loads(render_needs_json(of(tmp_path, tree), "app.sif"))
     assert_fits(document, "needs")
 
 

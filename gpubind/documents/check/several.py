@@ -11,7 +11,7 @@ from gpubind.documents import CHECK_DOCUMENTS
 from gpubind.documents.check.junit import render_suites
 from gpubind.documents.check.report import verdict_line
 from gpubind.documents.check.text import render_check_text
-from gpubind.documents.tables import Column, Row, Table, make_table
+from gpubind.documents.tables import Table, always_shown, make_table
 from gpubind.documents.text import printable, render_line
 from gpubind.model import shorten_list
 from gpubind.rules.outcome import Report
@@ -90,10 +90,6 @@ def verdicts_table(reports: Sequence[Report]) -> Table:
         for hosts in groups.values()
     ]
     if len(images) == 1:
-        return _table(("host", "verdict"), [(title, *lines) for title, lines in zip(titles, groups)])
+        return make_table(always_shown("host", "verdict"), [(title, *lines) for title, lines in zip(titles, groups)])
     columns = titles if sum(map(len, groups.values())) > 1 else ["verdict"]
-    return _table(("image", *columns), [(str(image), *lines) for image, *lines in zip(images, *groups)])
-
-
-def _table(titles: Sequence[str], rows: Sequence[Row]) -> Table:
-    return make_table([Column(title, always_shown=True) for title in titles], rows)
+    return make_table(always_shown("image", *columns), [(str(image), *lines) for image, *lines in zip(images, *groups)])

@@ -6,10 +6,9 @@ A terminal and a log show the same text; only a terminal has colours.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from textwrap import TextWrapper
 
 from gpubind.documents.check.report import excluded_text, fold_findings
-from gpubind.documents.text import printable, render_finding
+from gpubind.documents.text import printable, render_finding, wrapped
 from gpubind.model import Finding, ImageFacts
 from gpubind.model.findings import finding_texts, shorten_list, with_count
 from gpubind.rules.outcome import Checked, Report, verdict
@@ -32,17 +31,18 @@ _INDENT = " " * 9
 
 def render_check_text(report: Report, *, verbose: bool = False, width: int = WIDTH, colour: bool = False) -> str:
     """Return the report in lines of *width* columns. *verbose*: each finding in full, with notes."""
-    lines = _wrapped(f"{verdict(report.findings)}: {subject_line(report)}", width, "  ")
+    lines = wrapped(printable(f"{verdict(report.findings)}: {subject_line(report)}"), width, "  ")
     notes = [finding for finding in report.findings if finding.severity == "note"]
     for finding in report.findings if verbose else fold_findings(report.findings, brief=True):
         if verbose or finding.severity != "note":
             for line in render_finding(finding).splitlines():
-                lines += [line] if line.lstrip().startswith("$ ") else _wrapped(line, width, _INDENT)
+                lines += [line] if line.lstrip().startswith("$ ") else wrapped(printable(line), width, _INDENT)
     for finding, was, by in report.changed if verbose else ():
         text = f"changed: {finding.code}: {finding.subject}: {finding.severity}, it was {was} ({by})"
-        lines += _wrapped(text, width, _INDENT)
+        lines += wrapped(printable(text), width, _INDENT)
     for finding, reason in report.ignored:
-        lines += _wrapped(f"ignored: {finding.code}: {finding.what} ({reason})", width, _INDENT)
+        text = f"ignored: {finding.code}: {finding.what} ({reason})"
+        lines += wrapped(printable(text), width, _INDENT)
     if notes and not verbose:
         is_bare = report.checked.image is None and report.checked.program is not None
         titles = {**THEMES, "image": THEMES["program"]} if is_bare else THEMES
@@ -58,7 +58,7 @@ def render_check_text(report: Report, *, verbose: bool = False, width: int = WID
                 lines += _folded(theme, title, part, width)
         lines.append(f"{with_count(len(notes), 'note')} in full with -v")
     if report.not_counted:
-        lines += _wrapped(excluded_text(report), width, "  ")
+        lines += wrapped(printable(excluded_text(report)), width, "  ")
     return "".join((_coloured(line) if colour else line) + "\n" for line in lines)
 
 
@@ -117,12 +117,7 @@ def _folded(theme: str, title: str, notes: list[Finding], width: int) -> Iterabl
     else:
         more = len(notes) - 1
         text = f"{title}: {notes[0].what}" + (f"; and {with_count(more, 'other note')}" if more else "")
-    return _wrapped(f"note: {text}", width, "  ")
-
-
-def _wrapped(line: str, width: int, indent: str) -> list[str]:
-    wrapper = TextWrapper(width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-    return wrapper.wrap(printable(line))
+    return wrapped(printable(f"note: {text}"), width, "  ")
 
 
 def _coloured(line: str) -> str:

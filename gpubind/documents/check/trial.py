@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from gpubind.documents.tables import Column, Row, Table, make_table
+from gpubind.documents.tables import Row, Table, always_shown, make_table
 from gpubind.model import shorten_list, with_count
 from gpubind.model.trial import Trial, TrialOutcome
 
-_COLUMNS = (
-    Column("tried", always_shown=True),
-    Column("predicted", always_shown=True),
-    Column("seen", always_shown=True),
-)
 _PREDICTED_SUCCESS = {"loads": "loads", "program": "may be executed", "driver": "succeeds"}
 _THE_SAME = "the same"
 _ABSENT = ": cannot open shared object file: No such file or directory"
@@ -30,7 +25,7 @@ def trial_table(trial: Trial, *, verbose: bool = False) -> Table:
         else:
             is_usual = predicted == _PREDICTED_SUCCESS["loads"] and seen == _THE_SAME
             rows.append((with_count(len(names), "file") if is_usual else shorten_list(names), predicted, seen))
-    return make_table(_COLUMNS, rows)
+    return make_table(always_shown("tried", "predicted", "seen"), rows)
 
 
 def trial_line(trial: Trial) -> str:

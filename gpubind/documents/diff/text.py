@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from textwrap import TextWrapper
 from typing import Any, Optional
 
-from gpubind import __version__
 from gpubind.documents.diff.comparison import ABSENT, PRESENCE, Cause, Comparison, Difference, EqualHosts, Fold
 from gpubind.documents.diff.images import change_text, differences_without, sentences_of, unchanged_text
-from gpubind.documents.text import printable
+from gpubind.documents.text import make_document, printable, wrapped
 from gpubind.model import shorten_list
-from gpubind.model.plain import dump_document, to_json_value
+from gpubind.model.plain import dump_document
 
-SCHEMA = "gpubind.diff/1"
 NO_DRIVER = "no driver"
 _WIDEST_NAME = 40
 """Maximum columns of the names of facts. A longer name shifts the rest of its line."""
 _UNNAMED_FIELDS = ("number", "severity", "value", "verdict")
 """Fields that need no name, because their section describes them."""
 _INDENT = "    "
-_SENTENCE = TextWrapper(
-    100, initial_indent=_INDENT, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False
-)
 CAUSES: dict[Cause, str] = {"driver": "the driver", "gpus": "the number of GPUs", "files": "these files"}
 
 
@@ -52,7 +46,7 @@ def _lines(comparison: Comparison, group: EqualHosts, fold: Fold) -> list[str]:
     }
     for change, sentence in changes.items():
         row = ("image", printable(change.image), printable(change_text(change)))
-        rows[row] = _SENTENCE.wrap(printable(sentence))
+        rows[row] = wrapped(printable(sentence), 100, _INDENT, _INDENT)
     section_width = max((len(row[0]) for row in rows), default=0)
     name_width = max((len(row[1]) for row in rows if len(row[1]) <= _WIDEST_NAME), default=0)
     lines = []
@@ -118,7 +112,4 @@ def diff_document(comparison: Comparison) -> dict[str, Any]:
         for group in comparison.groups
         for difference in group.differences
     ]
-    document: dict[str, Any] = to_json_value(
-        {"schema": SCHEMA, "gpubind": __version__, "groups": groups, "differences": differences}
-    )
-    return document
+    return make_document("gpubind.diff/1", {"groups": groups, "differences": differences})

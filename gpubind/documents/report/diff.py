@@ -9,11 +9,11 @@ from gpubind.documents.diff.comparison import PRESENCE, Comparison, Difference, 
 from gpubind.documents.diff.images import change_text, differences_without, sentences_of, unchanged_text
 from gpubind.documents.diff.text import CAUSES, NO_DRIVER, value_text
 from gpubind.documents.report.groups import Card, render_groups
-from gpubind.documents.tables import Column, Row, make_table
+from gpubind.documents.tables import Row, always_shown, make_table
 from gpubind.model import shorten_list
 from gpubind.model.findings import with_count
 
-_COLUMNS = [Column(title, always_shown=True) for title in ("what", "name", "of it", "reference", "here")]
+_COLUMNS = always_shown("what", "name", "of it", "reference", "here")
 
 
 def render_diff_html(comparison: Comparison, fold: Fold = shorten_list, made: Optional[Made] = None) -> str:

@@ -21,12 +21,12 @@ from gpubind.documents.fleet import (
 from gpubind.documents.report.diff import card_of
 from gpubind.documents.report.groups import LEVELS, Card, render_groups
 from gpubind.documents.report.matrix import sort_findings
-from gpubind.documents.tables import Column, Row, make_table
+from gpubind.documents.tables import Row, always_shown, make_table
 from gpubind.model import Finding
 from gpubind.model.findings import with_count
 from gpubind.rules.outcome import verdict
 
-_COLUMNS = [Column(title, always_shown=True) for title in ("what", "most nodes", "here")]
+_COLUMNS = always_shown("what", "most nodes", "here")
 
 
 def render_fleet_html(groups: Sequence[NodeGroup], action: str, fold: Fold, made: Optional[Made] = None) -> str:
