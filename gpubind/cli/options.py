@@ -13,7 +13,6 @@ from gpubind.model import VENDOR_ROWS, Request
 
 if TYPE_CHECKING:
     from gpubind.host import Host, ListFile
-    from gpubind.host.base import Untrusted
     from gpubind.image.facts import Image
     from gpubind.planner.planning import PlanQuery
 
@@ -89,28 +88,23 @@ def _drop_untrusted(values: dict[str, Any], origins: Mapping[str, Origin], comma
         parameters = {
             option.variable: option.parameter for option in path_options if origins.get(option.parameter) == "variable"
         }
-        ignored = (
-            [untrusted for untrusted in _untrusted(values) if untrusted.variable in parameters] if parameters else []
-        )
+        if not parameters:
+            continue
+        from gpubind.host.directories import untrusted_variables
+
+        root = values.get("root") or "/"
+        untrusted = untrusted_variables(system.environ(), root, values.get("dev_root") or root)
+        ignored = [each for each in untrusted if each.variable in parameters]
         if ignored:
             from gpubind.cli.settings import defaults_for
 
-            defaults = defaults_for(command)
-            values.update(
-                (parameters[untrusted.variable], defaults.get(parameters[untrusted.variable])) for untrusted in ignored
-            )
+            defaults, replaced = defaults_for(command), [parameters[each.variable] for each in ignored]
+            values.update((name, defaults.get(name)) for name in replaced)
         if ignored and values.get("host") is not None:  # a recorded host has no findings about this machine
             from gpubind.cli.output import report
             from gpubind.host.base import trust_finding
 
             report(map(trust_finding, ignored), brief=True)
-
-
-def _untrusted(values: Mapping[str, Any]) -> Iterator[Untrusted]:
-    from gpubind.host.directories import untrusted_variables
-
-    root = values.get("root") or "/"
-    return untrusted_variables(system.environ(), root, values.get("dev_root") or root)
 
 
 def open_host_of(options: PlanOptions) -> Host:

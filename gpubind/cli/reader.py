@@ -59,15 +59,13 @@ def parse_line(command: Subcommand, args: Sequence[str], environ: Mapping[str, s
     if HELP.parameter in parsed and not wrong:
         return ParsedLine({HELP.parameter: others[:1] == ["all"]}, {})
     wrong += _repeat_errors(command, parsed)
-    line = ParsedLine({}, {})
+    line, missing = ParsedLine({}, {}), list[str]()
     for argument in command.arguments:
         line.values[argument.parameter] = (others if argument.takes_rest else others[0]) if others else None
-        if argument.required and not others:
-            wrong.append(_missing(command, argument.metavar))
+        missing += [argument.metavar] if argument.required and not others else []
         others = [] if argument.takes_rest else others[1:]
-    wrong += [
-        _missing(command, each.name) for each in command.options if each.required and each.parameter not in parsed
-    ]
+    missing += [each.name for each in command.options if each.required and each.parameter not in parsed]
+    wrong += [WrongUseError("missing-argument", f"gpubind {command.name}: {name} is missing") for name in missing]
     if others:
         message = f"unexpected argument{'s' if others[1:] else ''} ({' '.join(others)})"
         wrong.append(WrongUseError("wrong-use", f"gpubind {command.name}: {message}"))
@@ -100,10 +98,6 @@ def _repeat_errors(command: Subcommand, parsed: dict[str, Any]) -> Iterator[Wron
                 yield WrongUseError("given-twice", f"{option.name} is given twice, and can have one value", hint=hint)
 
 
-def _missing(command: Subcommand, name: str) -> WrongUseError:
-    return WrongUseError("missing-argument", f"gpubind {command.name}: {name} is missing")
-
-
 def _not_boolean(command: Subcommand, option: Option, environ: Mapping[str, str]) -> WrongUseError:
     message = f"gpubind {command.name}: `{environ[option.variable]}` is not a boolean, for {option.name}"
     hint = f"set {option.variable} to 1 or 0, or unset it"
@@ -117,12 +111,9 @@ def _choice_errors(command: Subcommand, line: ParsedLine) -> Iterator[WrongUseEr
             if value not in choices_of(each):
                 from gpubind.cli.settings import setting_location
 
-                message, hint = (
-                    f"unknown {each.parameter.rstrip('_')} `{value}`",
-                    suggest_known(choices_of(each), value),
-                )
+                message = f"unknown {each.parameter.rstrip('_')} `{value}`"
                 where = setting_location(each, line.origins[each.parameter]) if isinstance(each, Option) else ""
-                yield WrongUseError(each.unknown, message, where=where, hint=hint)
+                yield WrongUseError(each.unknown, message, where=where, hint=suggest_known(choices_of(each), value))
 
 
 def _with_hint(error: GpubindError, command: Subcommand, args: Sequence[str]) -> GpubindError:
@@ -194,7 +185,9 @@ def _scan(command: Subcommand, args: Iterable[str]) -> _Scan:
             others += remaining[::-1]
             break
         name, attached = _split_option(arg)
-        if arg == "-" or not arg.startswith("-") or (name not in by_name and _is_sentence(arg, command)):
+        # With a space in it, it is a message of a log in quotes.
+        is_message = name not in by_name and not command.starts and " " in (name if arg.startswith("--") else arg)
+        if arg == "-" or not arg.startswith("-") or is_message:
             others.append(arg)
             if command.starts:
                 others += remaining[::-1]
@@ -223,11 +216,6 @@ def _scan(command: Subcommand, args: Iterable[str]) -> _Scan:
                 continue
             remaining.append(f"-{attached}")  # more short options in one word
     return scan
-
-
-def _is_sentence(arg: str, command: Subcommand) -> bool:
-    """Return whether *arg*, which begins with a `-`, is a message of a log in quotes."""
-    return not command.starts and " " in (arg.partition("=")[0] if arg.startswith("--") else arg)
 
 
 def _split_option(arg: str) -> tuple[str, Optional[str]]:

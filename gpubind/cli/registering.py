@@ -148,7 +148,8 @@ def changes_to_register(setup: Setup) -> tuple[FileChange, ...]:
         message=shlex.quote(_GONE.format(command=f"gpubind setup {setup.engine}", configuration=setup.configuration)),
     )
     changes = [_program_change(setup, setup.launcher, text)]
-    if setup.hook and not _has_hook(setup):
+    other_hooks = (f"{directory}/{setup.engine_spec.hook}" for directory in PROGRAM_DIRECTORIES)
+    if setup.hook and not any(_is_program(setup, path) for path in other_hooks if path != setup.hook):
         text = _HOOK.format(header=HEADER.format(engine=setup.engine), engine=setup.engine, name=setup.engine_spec.hook)
         changes.append(_program_change(setup, setup.hook, text))
     entry = Registration(setup.name, setup.launcher, setup.is_default)
@@ -181,7 +182,10 @@ def changes_to_remove(setup: Setup) -> tuple[FileChange, ...]:
     before, copy = _read(setup, path), _read(setup, path + COPY)
     with _about(setup, path):
         after = None if before is None else setup.engine_spec.remove(before, copy, setup.launcher)
-    changes = [FileChange(path, before, _restored(setup, before, after, copy))]
+    if copy is not None and after is not None and after != before:
+        meaning = setup.engine_spec.meaning
+        after = copy if meaning(after) == meaning(copy) else after  # restores the file byte for byte
+    changes = [FileChange(path, before, after)]
     if copy is not None:
         copy_after = None if changes[0].after == copy else copy
         changes.append(FileChange(path + COPY, copy, copy_after, is_copy=True))
@@ -190,13 +194,6 @@ def changes_to_remove(setup: Setup) -> tuple[FileChange, ...]:
         if content is not None and registration.is_ours(content, setup.engine):
             changes.append(FileChange(file, content, None, is_program=True))
     return tuple(changes)
-
-
-def _restored(setup: Setup, before: Optional[bytes], after: Optional[bytes], copy: Optional[bytes]) -> Optional[bytes]:
-    """Return *copy*, to restore the file byte for byte, if it has the same meaning as *after*; else *after*."""
-    if copy is None or after is None or before == after:
-        return after
-    return copy if setup.engine_spec.meaning(after) == setup.engine_spec.meaning(copy) else after
 
 
 def apply(setup: Setup, changes: tuple[FileChange, ...]) -> None:
@@ -244,12 +241,6 @@ def _about(setup: Setup, path: str) -> Iterator[None]:
     except UsageError as error:
         error.where = error.where or setup.root + path
         raise
-
-
-def _has_hook(setup: Setup) -> bool:
-    """Return whether the host has that program from another source."""
-    places = (f"{directory}/{setup.engine_spec.hook}" for directory in PROGRAM_DIRECTORIES)
-    return any(_is_program(setup, path) for path in places if path != setup.hook)
 
 
 def _is_program(setup: Setup, path: str) -> bool:

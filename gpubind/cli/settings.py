@@ -26,11 +26,7 @@ KEYS = {
 }
 """The keys of a configuration file, and the type of each."""
 
-_TYPES: dict[type, str] = {
-    bool: "true or false",
-    list: "a list of texts in quotes",
-    str: "a text in quotes",
-}
+_TYPES: dict[type, str] = {bool: "true or false", list: "a list of texts in quotes", str: "a text in quotes"}
 _TABLES = {
     "ignore": "a table of codes and reasons",
     "require": "a table of what a node is to have",

@@ -212,7 +212,11 @@ def answers_table(groups: Iterable[NodeGroup], fold: Fold) -> Table:
 
     Rows that would be equal name the findings by which their nodes differ.
     """
-    listed = [(group, _cells(group)) for group in groups]
+    listed = []
+    for group in groups:
+        answer = group.answer
+        cells: Row = (answer_line(answer._replace(why=group.why)), *driver_and_digest(answer.result), answer.gpubind)
+        listed.append((group, cells))
     common: dict[Row, frozenset[_FindingKey]] = {}
     for group, cells in listed:
         findings = _finding_keys(group.answer)
@@ -220,20 +224,11 @@ def answers_table(groups: Iterable[NodeGroup], fold: Fold) -> Table:
     rows = []
     for group, cells in listed:
         distinct = sorted(_finding_keys(group.answer) - common[cells])
-        more = (
-            "; " + shorten_list([f"{severity} {code} ({subject})" for severity, code, subject in distinct])
-            if distinct
-            else ""
-        )
+        texts = [f"{severity} {code} ({subject})" for severity, code, subject in distinct]
+        more = f"; {shorten_list(texts)}" if texts else ""
         rows.append((fold(group.nodes), str(len(group.nodes)), cells[0] + more, *cells[1:]))
     number, others = Column("number", align_right=True, always_shown=True), ("driver", "digest", "gpubind")
     return make_table((Column("nodes"), number, *always_shown("answer"), *map(Column, others)), rows)
-
-
-def _cells(group: NodeGroup) -> Row:
-    """Return the cells of *group*, without the findings by which it differs from equal rows."""
-    answer = group.answer
-    return (answer_line(answer._replace(why=group.why)), *driver_and_digest(answer.result), answer.gpubind)
 
 
 def _finding_keys(answer: NodeAnswer) -> frozenset[_FindingKey]:

@@ -5,8 +5,6 @@ Libraries of the rule `closure` (libstdc++, libelf) are left out: such programs 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from gpubind.documents.text import printable
 from gpubind.model import HostPath, Plan
 from gpubind.model.findings import with_count
@@ -57,18 +55,14 @@ def usage_text(plan: Plan, directory: str) -> str:
         if elements[0] == plan.libdir and variable.name != "LD_LIBRARY_PATH":
             value = ":".join(quote(directories.get(element, element)) for element in elements)  # type: ignore[call-overload]
             lines.append(f"  export {variable.name}={value}")
-    manifests = list(_manifests(plan))
+    manifests = []
+    for part, name in _MANIFESTS.items():
+        mounts = (mount for mount in plan.mounts if mount.kind == "manifest" and part in mount.target)
+        files = ":".join(mount.source for mount in mounts if mount.source is not None)
+        manifests += [f"  export {name}={quote(files)}"] if files else []
     if manifests:
         lines.append(
             "where the loaders of EGL and Vulkan do not read the host's manifests (libEGL then reads no other):"
         )
-        lines += [f"  export {name}={quote(files)}" for name, files in manifests]
+        lines += manifests
     return "".join(printable(line) + "\n" for line in lines)
-
-
-def _manifests(plan: Plan) -> Iterator[tuple[str, str]]:
-    for directory, name in _MANIFESTS.items():
-        mounts = (mount for mount in plan.mounts if mount.kind == "manifest" and directory in mount.target)
-        files = [mount.source for mount in mounts if mount.source is not None]
-        if files:
-            yield name, ":".join(files)

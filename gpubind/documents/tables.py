@@ -85,15 +85,16 @@ def plan_tables(plan: Plan, *, verbose: bool = False) -> list[Table]:
     """Return the plan as tables: binds, devices, environment; *verbose*: and everything left out."""
     bundled = [mount for mount in plan.mounts if mount.kind in _GROUPED_KINDS]
     others = [mount for mount in plan.mounts if mount.kind not in _GROUPED_KINDS]
+    variables = [(variable.name, variable.op, variable.value or "", variable.rule) for variable in plan.env]
     tables = [
         make_table(_BINDS, _binds(bundled)),
         make_table(_BINDS, _binds(others)),
         make_table(_NODES, _node_rows(plan)),
-        make_table(
-            _VARIABLES, [(variable.name, variable.op, variable.value or "", variable.rule) for variable in plan.env]
-        ),
+        make_table(_VARIABLES, variables),
     ]
-    return [*tables, make_table(_LEFT_OUT, _left_out(plan))] if verbose else tables
+    left_out = (decision for decision in plan.decisions if decision.verdict != "taken")
+    rows = [(each.subject, each.verdict, each.rule, each.detail or "") for each in left_out]
+    return [*tables, make_table(_LEFT_OUT, rows)] if verbose else tables
 
 
 class BindGroup(NamedTuple):
@@ -142,14 +143,6 @@ def _node_rows(plan: Plan) -> list[Union[Row, RowHeading]]:
         group, number = node.group or str(node.gid), f"{node.major}:{node.minor}"
         rows.append((node.target, number, f"{node.mode:04o}", group, node.access, gpu, node.capability or "all"))
     return rows
-
-
-def _left_out(plan: Plan) -> list[Union[Row, RowHeading]]:
-    return [
-        (decision.subject, decision.verdict, decision.rule, decision.detail or "")
-        for decision in plan.decisions
-        if decision.verdict != "taken"
-    ]
 
 
 def size_text(size: int) -> str:

@@ -79,7 +79,9 @@ def _branches(tree: LinkageTree) -> dict[str, list[_TreeLine]]:
         lines = branches.setdefault(file.path, [])
         for use in file.uses:
             if use.path is None or use.path in seen:
-                lines.append(_TreeLine(_repeated(use)))
+                fault = f": {use.fault}" if use.fault else ""
+                rest = f"(repeated){_lacking(use)}" if use.state == "found" else f"{_STATES[use.state]}{fault}"
+                lines.append(_TreeLine(f"{use.name} {rest}"))
             else:
                 seen.add(use.path)
                 lines.append(_TreeLine(_expanded(use.name, use, files.get(use.path)), use.path))
@@ -93,12 +95,6 @@ def _branches(tree: LinkageTree) -> dict[str, list[_TreeLine]]:
 def _expanded(name: str, use: Optional[LinkUse], file: Optional[LinkedFile]) -> str:
     rule = _RULES[use.found_by if use is not None else None]
     return f"{name} [{rule}]" + (f" {file.origin}: {file.path}{_more(file)}" if file else "") + _lacking(use)
-
-
-def _repeated(use: LinkUse) -> str:
-    if use.state == "found":
-        return f"{use.name} (repeated){_lacking(use)}"
-    return f"{use.name} {_STATES[use.state]}" + (f": {use.fault}" if use.fault else "")
 
 
 def _more(file: LinkedFile) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from gpubind.documents.check.report import excluded_text
+from gpubind.documents.check.report import checked_with_driver, excluded_text
 from gpubind.documents.text import render_finding, with_valid_unicode
 from gpubind.model.findings import finding_texts
 from gpubind.rules.outcome import Report
@@ -33,10 +33,9 @@ def _written(root: ElementTree.Element) -> str:
 
 def _suite(report: Report) -> ElementTree.Element:
     suite = ElementTree.Element("testsuite", name="gpubind check")
-    about = {name: value for name, value in report.checked._asdict().items() if value}
+    about = checked_with_driver(report)
     if "host" in about:
         suite.set("hostname", with_valid_unicode(about["host"]))
-    about["driver"] = " and ".join(planned.title_with_cuda for planned in report.drivers)
     if report.not_counted:
         about["not counted"] = excluded_text(report)
     properties = ElementTree.SubElement(suite, "properties")

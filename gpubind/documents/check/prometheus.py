@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from gpubind.documents.text import escape_for_quotes
 from gpubind.frozen import NamedTuple
-from gpubind.model import Gpu, Plan
+from gpubind.model import Plan
 from gpubind.model.findings import SEVERITIES
 from gpubind.rules.outcome import Report, verdict
 
@@ -56,24 +56,18 @@ def _families(report: Report) -> Iterator[tuple[str, str, Iterable[_Sample]]]:
 
 
 def _states(plan: Plan) -> dict[str, int]:
+    """Return the numbers of GPUs. A GPU is usable if the container gets the node through which programs use it."""
     chosen = [gpu for gpu in plan.gpus if gpu.chosen]
-    return {"listed": len(plan.gpus), "chosen": len(chosen), "usable": sum(_has_node(plan, gpu) for gpu in chosen)}
-
-
-def _has_node(plan: Plan, gpu: Gpu) -> bool:
-    """Return whether the container gets the node through which programs use *gpu*."""
-    return any(
-        str(node.target) == gpu.node and (gpu.vendor != "nvidia" or node.minor == gpu.minor) for node in plan.devices
-    )
+    minors = {str(node.target): node.minor for node in plan.devices}
+    usable = [gpu for gpu in chosen if gpu.node in minors and (gpu.vendor != "nvidia" or minors[gpu.node] == gpu.minor)]
+    return {"listed": len(plan.gpus), "chosen": len(chosen), "usable": len(usable)}
 
 
 def _family(name: str, help_text: str, samples: Iterable[_Sample]) -> str:
     lines = [f"# HELP gpubind_{name} {help_text}", f"# TYPE gpubind_{name} gauge"]
-    values = {f"gpubind_{name}{_labels(sample.labels)}": sample.value for sample in samples}
+    values: dict[str, int] = {}
+    for value, labels in samples:
+        inside = ",".join(f'{label}="{escape_for_quotes(text)}"' for label, text in labels.items())
+        values[f"gpubind_{name}{{{inside}}}" if inside else f"gpubind_{name}"] = value
     lines += [f"{series} {value}" for series, value in values.items()]
     return "".join(f"{line}\n" for line in lines)
-
-
-def _labels(labels: dict[str, str]) -> str:
-    inside = ",".join(f'{name}="{escape_for_quotes(value)}"' for name, value in labels.items())
-    return f"{{{inside}}}" if inside else ""

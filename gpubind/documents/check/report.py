@@ -55,11 +55,15 @@ def excluded_text(report: Report) -> str:
     return f"(--only does not count: {', '.join(names)})"
 
 
+def checked_with_driver(report: Report) -> dict[str, str]:
+    """Return what was checked, by name, and the drivers of the host."""
+    checked = {name: value for name, value in report.checked._asdict().items() if value}
+    return {**checked, "driver": " and ".join(planned.title_with_cuda for planned in report.drivers)}
+
+
 def subject_rows(report: Report) -> Iterator[tuple[str, str]]:
     """Yield the name and the value of each known subject of the check."""
-    plan = report.plan
-    about = {name: value for name, value in report.checked._asdict().items() if value}
-    about["driver"] = " and ".join(planned.title_with_cuda for planned in report.drivers)
+    plan, about = report.plan, checked_with_driver(report)
     if plan is not None and plan.gpus:
         about["GPUs"] = with_count(sum(gpu.chosen for gpu in plan.gpus), "GPU")
     about["digest of the plan"] = plan.digest if plan is not None and plan.drivers else ""

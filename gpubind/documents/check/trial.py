@@ -43,19 +43,15 @@ def _name(outcome: TrialOutcome, *, verbose: bool) -> str:
 
 
 def _predicted(outcome: TrialOutcome) -> str:
-    return {True: _PREDICTED_SUCCESS[outcome.prediction.kind], False: _short(outcome.prediction.why), None: ""}[
-        outcome.prediction.succeeds
-    ]
+    kind, why = outcome.prediction.kind, outcome.prediction.why
+    return {True: _PREDICTED_SUCCESS[kind], False: _short(why), None: ""}[outcome.prediction.succeeds]
 
 
 def _seen(outcome: TrialOutcome) -> str:
     if outcome.is_compared and not outcome.is_wrong and outcome.prediction.kind != "driver":
         return _THE_SAME
-    answer = (
-        _short(outcome.said)
-        if not outcome.succeeded or outcome.prediction.kind == "driver"
-        else _PREDICTED_SUCCESS[outcome.prediction.kind]
-    )
+    is_text = not outcome.succeeded or outcome.prediction.kind == "driver"
+    answer = _short(outcome.said) if is_text else _PREDICTED_SUCCESS[outcome.prediction.kind]
     is_left = outcome.succeeded is None and outcome.prediction.succeeds is not None
     return f"{answer} (not compared)" if is_left else answer
 

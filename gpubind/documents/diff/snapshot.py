@@ -26,6 +26,7 @@ Section = Literal["driver", "kernel", "gpus", "library", "program", "file", "dev
 SECTIONS: tuple[Section, ...] = get_args(Section)
 """In the order of documents. `image`: the verdict about an image on the host."""
 FILES: tuple[Section, ...] = ("library", "program", "file")
+_SECTION_OF_KIND: dict[str, Section] = {"library": "library", "binary": "program"}
 _ROOT_SECTIONS: tuple[Section, ...] = ("driver", *FILES, "image")
 MODULE = "kernel module"
 CHECK = "check"
@@ -197,14 +198,9 @@ def _files(plan: Plan) -> Iterator[SnapshotFact]:
         name = _name_of(mount, sonames)
         is_32_bit = plan.libdir32 is not None and mount.target.startswith(f"{plan.libdir32}/")
         key = _any_version(f"{name} ({mount.arch})" if is_32_bit else name, versions.get(mount.vendor))
-        files.setdefault((_section_of(mount), key), []).append(mount)
+        files.setdefault((_SECTION_OF_KIND.get(mount.kind, "file"), key), []).append(mount)
     for (section, key), mounts in sorted(files.items()):
         yield _file(section, key, mounts, versions.get(mounts[0].vendor))
-
-
-def _section_of(mount: Mount) -> Section:
-    sections: dict[str, Section] = {"library": "library", "binary": "program"}
-    return sections.get(mount.kind, "file")
 
 
 def _name_of(mount: Mount, sonames: Mapping[Optional[HostPath], str]) -> str:

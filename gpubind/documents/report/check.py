@@ -9,7 +9,7 @@ from gpubind.documents.check.report import excluded_text, subject_rows
 from gpubind.documents.check.text import THEMES, subject_line, theme_of
 from gpubind.documents.gpus import ListedGpu, gpus_table
 from gpubind.documents.report.page import render
-from gpubind.documents.report.picture import PlanGraph, picture_of, script_data
+from gpubind.documents.report.picture import picture_of, script_data
 from gpubind.documents.tables import Table, plan_tables
 from gpubind.model import Plan
 from gpubind.rules.outcome import Report, verdict
@@ -18,7 +18,9 @@ from gpubind.rules.outcome import Report, verdict
 def render_check_html(report: Report, made: Optional[Made] = None) -> str:
     """Return the page of one check."""
     plan = report.plan
-    picture = _picture(report)
+    picture = None
+    if plan is not None and (plan.mounts or plan.devices):
+        picture = picture_of(plan, report.linked, report.findings, report.checked.program)
     return render(
         "check.html",
         script_data(picture) if picture is not None else None,
@@ -47,13 +49,6 @@ def _findings_of(report: Report) -> dict[str, Any]:
         "changed": report.changed,
         "not_counted": excluded_text(report) if report.not_counted else None,
     }
-
-
-def _picture(report: Report) -> Optional[PlanGraph]:
-    plan = report.plan
-    if plan is None or not (plan.mounts or plan.devices):
-        return None
-    return picture_of(plan, report.linked, report.findings, report.checked.program)
 
 
 def _listed(plan: Plan, at: int) -> ListedGpu:

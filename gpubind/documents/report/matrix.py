@@ -49,8 +49,9 @@ def render_matrix_html(reports: Sequence[Report], made: Optional[Made] = None) -
         for column, hosts in enumerate(columns):
             report = at[image, hosts[0]]
             cell = cells[image, column] = Cell(f"c{row}-{column}", verdict(report.findings), _codes(report))
+            place = (f"{image} on " if image else "") + shorten_list([names[host] for host in hosts])
             for finding in report.findings:
-                located.setdefault(finding, []).append((_place(image, [names[host] for host in hosts]), cell.id))
+                located.setdefault(finding, []).append((place, cell.id))
     outcomes = [verdict(report.findings) for report in reports]
     numbers = (f"{outcomes.count(outcome)} {outcome}" for outcome in ("error", "warning", "ok") if outcome in outcomes)
     return render(
@@ -97,7 +98,3 @@ def _codes(report: Report) -> tuple[str, ...]:
     if worst == "ok":
         return tuple(dict.fromkeys(filter(None, map(support_of, report.findings))))
     return tuple(dict.fromkeys(finding.code for finding in report.findings if finding.severity == worst))
-
-
-def _place(image: Optional[str], hosts: Sequence[str]) -> str:
-    return f"{image} on {shorten_list(hosts)}" if image else shorten_list(hosts)

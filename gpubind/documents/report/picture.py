@@ -154,7 +154,7 @@ def _severities(findings: Iterable[Finding]) -> dict[str, Severity]:
 def _groups(plan: Plan, files: dict[str, LinkedFile], program: Optional[str]) -> Iterator[_Group]:
     number = count()
     yield _Group("the program", "", tuple(_program(files, program, plan, number)))
-    inner = (_inner(f"r{next(number)}", files[path]) for path in _unloadable(files) if path != _first_row(files))
+    inner = (_inner(f"r{next(number)}", files[path]) for path in _unloadable(files) if path != next(iter(files)))
     yield _Group("libraries of the image that do not load", "", tuple(inner))
     for group in bind_groups(plan.mounts):
         rows = (_file(f"r{next(number)}", place, same, files) for place, same in group.files)
@@ -168,18 +168,10 @@ def _groups(plan: Plan, files: dict[str, LinkedFile], program: Optional[str]) ->
         part = GraphNode(f"r{next(number)}", "node", 0, node.target, title, node.source, facts=tuple(facts))
         nodes.append((part, ()))
     yield _Group("device nodes", "", tuple(nodes))
-    outside = {
-        decision.path: decision
-        for decision in plan.decisions
-        if decision.path in files and decision.verdict == "left-out"
-    }
-    yield _Group(
-        "left out of the plan", "", tuple(_left_out(f"r{next(number)}", decision) for decision in outside.values())
-    )
-
-
-def _first_row(files: dict[str, LinkedFile]) -> Optional[str]:
-    return next(iter(files), None)
+    decisions = (decision for decision in plan.decisions if decision.verdict == "left-out" and decision.path in files)
+    outside = {decision.path: decision for decision in decisions}.values()
+    rows = (_left_out(f"r{next(number)}", decision) for decision in outside)
+    yield _Group("left out of the plan", "", tuple(rows))
 
 
 def _unloadable(files: dict[str, LinkedFile]) -> list[str]:
@@ -208,7 +200,7 @@ def _program(
 ) -> Iterator[tuple[GraphNode, tuple[str, ...]]]:
     """Yield the row of the program, the first linked file, if it is known and not a file of the plan."""
     targets = {mount.target for mount in plan.mounts}
-    path = _first_row(files)
+    path = next(iter(files), None)
     if program is not None and path is not None and path not in targets and files[path].origin != "left-out":
         whose = {"image": "the image's", "user": "bound by the user"}.get(files[path].origin, "the plan's")
         part = GraphNode(f"r{next(number)}", "program", 0, path, path, f"({whose})", facts=(("program", program),))
@@ -235,15 +227,10 @@ def _file(
 
 def _left_out(name: str, decision: Decision) -> tuple[GraphNode, tuple[str, ...]]:
     detail, path = decision.detail or decision.rule, decision.path or ""
-    facts = (
-        ("on the host", path),
-        ("left out", detail),
-        ("rule", decision.rule),
-        ("listed by", decision.named_by or ""),
-    )
-    part = GraphNode(
-        name, "left-out", 0, decision.subject, f"{decision.subject} is left out: {detail}", path, facts=facts
-    )
+    listed_by = ("listed by", decision.named_by or "")
+    facts = (("on the host", path), ("left out", detail), ("rule", decision.rule), listed_by)
+    title = f"{decision.subject} is left out: {detail}"
+    part = GraphNode(name, "left-out", 0, decision.subject, title, path, facts=facts)
     return part, (path, f"left-out:{decision.subject}", decision.subject)
 
 
@@ -292,11 +279,8 @@ def _gpus(plan: Plan, rows: Iterable[GraphNode]) -> Iterator[tuple[int, list[Gra
             facts = [("model", gpu.model), ("UUID", gpu.uuid), ("address", gpu.pci)]
             present_facts = tuple((name, value) for name, value in facts if value)
             label = f"GPU {gpu.index}" + (f": {gpu.model}" if gpu.model else "")
-            yield (
-                _middle(nodes),
-                [GraphNode(f"gpu-{gpu.vendor}-{gpu.index}", "gpu", 0, label, label, facts=present_facts)],
-                nodes,
-            )
+            part = GraphNode(f"gpu-{gpu.vendor}-{gpu.index}", "gpu", 0, label, label, facts=present_facts)
+            yield _middle(nodes), [part], nodes
 
 
 def _key(use: LinkUse) -> str:
@@ -315,10 +299,9 @@ def _block(key: str, library: _MissingLibrary, severities: dict[str, Severity]) 
         "unknown": f"{use.name}: the image must have it",
         "missing": f"{use.name} is missing in the container",
     }[kind]
+    versions = ", ".join(sorted(library.versions, key=natural_sort_key))
     facts = [("in the container", use.path)] if use.path else []
-    facts += (
-        [("needed versions", ", ".join(sorted(library.versions, key=natural_sort_key)))] if library.versions else []
-    )
+    facts += [("needed versions", versions)] if versions else []
     severity = severities.get(use.name) if kind == "missing" else None
     yield GraphNode(f"n-{key}", kind, 0, use.name, title, severity=severity, facts=tuple(facts))
     for version in sorted(library.lacking, key=natural_sort_key):
@@ -369,7 +352,9 @@ def _uses_drawn(
             yield GraphEdge(_across(row, part), row.id, part.id, "broken", severity, f"{version}, which is not defined")
         end = _target(use, names) or by_id[f"n-{_key(use)}"]
         is_broken = use.state == "missing" or end.kind == "left-out"
-        path = _bow_between_rows(row, end) if end.id not in by_id else _across(row, end)
+        out = AFTER_MIDDLE + min(64, 12 + abs(row.y - end.y) // 8)  # a bow between rows, wider if they are far apart
+        bow = f"M{AFTER_MIDDLE} {row.y}C{out} {row.y} {out} {end.y} {AFTER_MIDDLE} {end.y}"
+        path = _across(row, end) if end.id in by_id else bow
         severity = end.severity or row.severity if is_broken else None
         if end is not row:
             yield GraphEdge(path, row.id, end.id, "broken" if is_broken else "use", severity, label)
@@ -378,12 +363,6 @@ def _uses_drawn(
 def _across(row: GraphNode, part: GraphNode) -> str:
     begin, end, bend = AFTER_MIDDLE, BEFORE_RIGHT, 70
     return f"M{begin} {row.y}C{begin + bend} {row.y} {end - bend} {part.y} {end} {part.y}"
-
-
-def _bow_between_rows(row: GraphNode, other: GraphNode) -> str:
-    """Return a bow from one row to another one, wider the further they are apart."""
-    out = AFTER_MIDDLE + min(64, 12 + abs(row.y - other.y) // 8)
-    return f"M{AFTER_MIDDLE} {row.y}C{out} {row.y} {out} {other.y} {AFTER_MIDDLE} {other.y}"
 
 
 def _leaders(rows: Iterable[GraphNode], lines: Iterable[GraphEdge]) -> Iterator[GraphEdge]:
