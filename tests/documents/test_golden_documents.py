@@ -64,7 +64,7 @@ from tests.documents.test_needs import of as needs_of
 from tests.documents.test_tree import TREE
 from tests.planner.gpus.hosts import HOSTS
 from tests.support.driver import host, kernel, rhel
-from tests.support.golden import GOLDEN, assert_golden
+from tests.support.golden import GOLDEN, assert_golden, folded
 from tests.support.images import glibc
 
 MADE = Made("gpu7", "2026-11-26 13:05 UTC")
@@ -284,7 +284,7 @@ PARTS: Mapping[str, Callable[[], dict[str, str]]] = {
 
 
 def assert_documents(part: str, texts: Mapping[str, str]) -> None:
-    text = "".join(f"=== {name}\n{text}" for name, text in texts.items())
+    text = "".join(f"=== {name}\n{folded(text)}" for name, text in texts.items())
     shown = text.replace(gpubind.__version__, "VERSION")
     assert_golden(GOLDEN / "documents" / f"{part}.txt", shown.encode("utf-8", "backslashreplace").decode())
 

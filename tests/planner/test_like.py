@@ -13,7 +13,7 @@ from gpubind.model import Plan, Request, Vendor
 from gpubind.planner.like import FLAVOURS, shipped_names
 from tests.support.driver import host, kernel, libraries, ubuntu
 from tests.support.elf import elf
-from tests.support.golden import GOLDEN, assert_golden
+from tests.support.golden import GOLDEN, assert_golden, folded
 from tests.support.ldcache import build_ldcache, entry
 from tests.support.trees import Dir, File, Hidden, Item, Link, Socket, Spec
 
@@ -213,7 +213,7 @@ EVERYTHING: Spec = {
 def test_the_whole_plan_of_a_flavour_is_as_it_was(flavour: str) -> None:
     made = like(flavour, EVERYTHING, caps=("compat32",) if flavour == "apptainer-1.6" else None).to_dict()
     text = json.dumps({key: made[key] for key in sorted(made) if key != "gpubind"}, indent=1)
-    assert_golden(GOLDEN / "like" / f"{flavour}.json", f"{text}\n")
+    assert_golden(GOLDEN / "like" / f"{flavour}.json", folded(f"{text}\n"))
 
 
 @pytest.mark.parametrize("mode", [0o100, 0o010, 0o001])

@@ -27,6 +27,8 @@ LINES = 30
 """The most lines of a difference that a failure shows."""
 WIDTH = 240
 """The most characters of a line of text that it shows."""
+FOLDED = 400
+"""The most characters of a line of folded JSON: the row of a decision or finding fits."""
 NAMES = (
     ("code", "subject"),
     ("subject", "path"),
@@ -59,6 +61,16 @@ def assert_golden(path: Path, text: str, *, part: str = "") -> None:
         where = f"{path.relative_to(ROOT)}{f', part `{part}`,' if part else ''}"
         shown = cut([*_of_json(there, text)] or [*_of_lines(there.splitlines(), text.splitlines())])
         fail(f"{where} differs from what the code makes now (- and left: the file):", *shown, "", how_to_update())
+
+
+def folded(document: str) -> str:
+    """Return JSON that has a value on each line with as many values on a line as fit; any other text as it is."""
+    try:
+        value = json.loads(document)
+    except ValueError:
+        return document
+    spellings = [f"{json.dumps(value, indent=1, ensure_ascii=is_ascii)}\n" for is_ascii in (True, False)]
+    return "".join(f"{line}\n" for line in _folded(value)) if document in spellings else document
 
 
 def how_to_update() -> str:
@@ -169,6 +181,19 @@ def _of_lines(there: list[str], made: list[str]) -> Iterator[str]:
             same = next((at for at, (one, two) in enumerate(zip(line[1:], other[1:])) if one != two), 0)
             line = f"{line[0]}...{line[max(1, same - WIDTH // 4) :][:WIDTH]}..."
         yield line
+
+
+def _folded(value: Any, key: str = "", indent: str = "", end: str = "") -> Iterator[str]:
+    line = f"{indent}{key}{json.dumps(value, ensure_ascii=False)}{end}"
+    if len(line) <= FOLDED or not isinstance(value, (dict, list)) or not value:
+        yield line
+        return
+    is_object = isinstance(value, dict)
+    yield f"{indent}{key}{'{' if is_object else '['}"
+    parts = [(f"{json.dumps(name)}: ", part) for name, part in value.items()] if is_object else [("", v) for v in value]
+    for number, (name, part) in enumerate(parts, 1):
+        yield from _folded(part, name, f"{indent} ", "," if number < len(parts) else "")
+    yield f"{indent}{'}' if is_object else ']'}{end}"
 
 
 def _name_of(value: Any) -> str:
