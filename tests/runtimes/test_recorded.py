@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple, Optional
@@ -26,7 +26,7 @@ from gpubind.runtimes.edits import RuntimeArguments
 from gpubind.runtimes.runtime import PreparedStart, Runtime, Stage, Start, StartCall
 from tests.support.driver import host, kernel, rhel
 from tests.support.elf import elf
-from tests.support.golden import GOLDEN, assert_golden
+from tests.support.golden import GOLDEN, assert_golden, folded
 from tests.support.images import glibc, image, sandbox
 from tests.support.starts import start
 from tests.support.trees import Dir, File, Item, Link, Spec
@@ -453,23 +453,32 @@ def lines_of(name: str, case: Case) -> list[str]:
 
 
 def error_lines(error: RuntimeLimitError) -> list[str]:
-    return [f"error {field}: {getattr(error, field)}" for field in ("code", "what", "where", "why", "hint")]
+    return [f"error {error.code}: {' | '.join(map(str, (error.what, error.where, error.why, error.hint)))}"]
 
 
-def finding_lines(found: Finding) -> Iterator[str]:
-    yield f"finding: {found.severity} {found.code} {found.vendor} {found.subject} {found.where}"
-    yield from (f"  {text}" for text in (found.what, found.why, found.hint))
+def finding_line(found: Finding) -> str:
+    texts = (found.where, found.what, found.why, found.hint)
+    return f"finding: {found.severity} {found.code} {found.vendor} {found.subject} {' | '.join(map(str, texts))}"
+
+
+def option_lines(options: Sequence[str]) -> Iterator[str]:
+    """Yield a line for each option, with what follows it up to the next one."""
+    starts = [at for at, option in enumerate(options) if option.startswith("-") or not at]
+    yield from (f"argument: {' | '.join(options[at:end])}" for at, end in zip(starts, [*starts[1:], None]))
 
 
 def argument_lines(made: RuntimeArguments) -> list[str]:
     return [
-        *(f"argument: {option}" for option in made.options),
+        *option_lines(made.options),
         *(f"bind: {bind.source} {bind.target} {bind.read_only}" for bind in made.binds),
         *(f"variable: {name}={value}" for name, value in made.env),
         *(f"unset: {name}" for name in made.unset),
         *(f"decision: {one.vendor} {one.subject} {one.verdict} {one.rule} {one.detail}" for one in made.decisions),
-        *(line for found in made.findings for line in finding_lines(found)),
-        *(f"document: {line}" for line in json.dumps(json.loads(made.document or "{}"), indent=1).splitlines()),
+        *map(finding_line, made.findings),
+        *(
+            f"document: {line}"
+            for line in folded(f"{json.dumps(json.loads(made.document or '{}'), indent=1)}\n").splitlines()
+        ),
     ]
 
 
@@ -497,14 +506,19 @@ def format_lines(prepared: PreparedStart) -> Iterator[str]:
         if form in PLAN_FORMATS:
             yield f"{form} depends on {[*runtime.render_environ(form, ENVIRON)]}"
             for found in runtime.format_findings(form, prepared):
-                yield from finding_lines(found)
-            for is_quoted in (True, False) if form in ARGUMENT_FORMATS else (True,):
-                try:
-                    text = runtime.render(form, prepared, quoted=is_quoted)
-                except RuntimeLimitError as error:
-                    yield from error_lines(error)
-                    continue
-                yield from (f"{form}: {line}" for line in text.split("\n"))
+                yield finding_line(found)
+            quoted = rendered(form, prepared, is_quoted=True)
+            unquoted = rendered(form, prepared, is_quoted=False) if form in ARGUMENT_FORMATS else quoted
+            yield from (f"{form}: {line}" for line in quoted)
+            yield from (f"{form}, not quoted: {line}" for line in unquoted if unquoted != quoted)
+
+
+def rendered(form: str, prepared: PreparedStart, *, is_quoted: bool) -> list[str]:
+    try:
+        text = prepared.start.runtime.render(form, prepared, quoted=is_quoted)
+    except RuntimeLimitError as error:
+        return error_lines(error)
+    return text[:-1].split("\n") if text.endswith("\n") else [*text.split("\n"), "no newline at the end"]
 
 
 def attributes_of(runtime: Runtime) -> Iterator[str]:
@@ -536,5 +550,5 @@ def test_what_a_runtime_promises_and_makes_is_recorded(name: str) -> None:
     first = lines_of(name, Case())
     text = [f"# {name}", *attributes_of(WRAPPED[name]), "", "## a start", *first]
     for label, case in {**COMMON, **OF_RUNTIME[name]}.items() if name not in ALIKE else ():
-        text += ["", f"## {label}", *changes(first, lines_of(name, case))]
+        text += [f"## {label}", *changes(first, lines_of(name, case))]
     assert_golden(GOLDEN / "runtimes" / f"{name}.txt", "\n".join(text) + "\n")
