@@ -188,12 +188,14 @@ def _folded(value: Any, key: str = "", indent: str = "", end: str = "") -> Itera
     if len(line) <= FOLDED or not isinstance(value, (dict, list)) or not value:
         yield line
         return
-    is_object = isinstance(value, dict)
-    yield f"{indent}{key}{'{' if is_object else '['}"
-    parts = [(f"{json.dumps(name)}: ", part) for name, part in value.items()] if is_object else [("", v) for v in value]
+    if isinstance(value, dict):
+        parts, (begin, stop) = [(f"{json.dumps(name)}: ", part) for name, part in value.items()], "{}"
+    else:
+        parts, (begin, stop) = [("", part) for part in value], "[]"
+    yield f"{indent}{key}{begin}"
     for number, (name, part) in enumerate(parts, 1):
         yield from _folded(part, name, f"{indent} ", "," if number < len(parts) else "")
-    yield f"{indent}{'}' if is_object else ']'}{end}"
+    yield f"{indent}{stop}{end}"
 
 
 def _name_of(value: Any) -> str:
