@@ -278,11 +278,10 @@ def _paths_by_target(search: Search, claim: Claim) -> dict[str, str]:
     # Next, the top directory of an unpacked .run file. Not if the file also exists below /etc: a second manifest would
     # show each GPU twice.
     if not places and not glob(search.tree.lenient, name.replace("/usr/share/", "/etc/", 1)):
-        tops = ((top, file) for top in search.libcuda_directories for file in search.tree.names(top))
-        for top, file in tops:
-            target = RUN_DIRECTORY.get(file, "")
-            if fnmatchcase(target, name):
-                places.setdefault(target, f"{top.rstrip('/')}/{file}")
+        for top in search.libcuda_directories:
+            for file in sorted(RUN_DIRECTORY.keys() & search.tree.names(top)):
+                if fnmatchcase(RUN_DIRECTORY[file], name):
+                    places.setdefault(RUN_DIRECTORY[file], f"{top.rstrip('/')}/{file}")
     return places
 
 
