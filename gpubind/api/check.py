@@ -7,31 +7,30 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Optional, Union
 
-from gpubind.api.layout import need_layout
 from gpubind.api.verb import verb
 from gpubind.errors import GpubindError, RuntimeLimitError, UsageError, suggest_known
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.host.open import host_name, open_host
 from gpubind.image.reference import ImageReference, parse_reference
-from gpubind.launch.prepare import environ_of, layout_of, local_programs, make_preflight
+from gpubind.launch.preflight import local_programs, make_preflight
 from gpubind.machine.budget import renew
 from gpubind.model import Finding, Plan, finding
 from gpubind.model.findings import SEVERITIES, finding_texts
-from gpubind.model.requirements import Expectation, Policy
 from gpubind.planner import finding_order
 from gpubind.planner.planning import PlanQuery
 from gpubind.rules import table
 from gpubind.rules.outcome import Checked, Reasons, Report, Severities, checked_in, make_report
 from gpubind.runtimes import get_runtime
-from gpubind.runtimes.runtime import Runtime
 
 if TYPE_CHECKING:
     from gpubind.image.facts import Image
     from gpubind.image.open import OpenImages
     from gpubind.model import ImageFacts
     from gpubind.model.gpucode import CodeFile
+    from gpubind.model.requirements import Expectation, Policy
     from gpubind.rules.preflight import Preflight
+    from gpubind.runtimes.runtime import Runtime
 
 
 class HostRef(NamedTuple):
@@ -157,6 +156,7 @@ def _start(
     Errors: as `parse_reference`, `choose_runtime`; with `tries`, as `read_trial`.
     """
     if request.tries:
+        from gpubind.launch.prepare import environ_of
         from gpubind.launch.trial import read_trial
 
         line = read_trial(image or "", request.backend, environ_of(host))
@@ -164,6 +164,7 @@ def _start(
     runtime = get_runtime(request.backend, "auto") if request.backend not in (None, "auto") else None
     if request.backend == "auto" and host_ref.name is None:
         from gpubind.launch.choose import choose_runtime
+        from gpubind.launch.prepare import environ_of
 
         with suppress(RuntimeLimitError):
             chosen = choose_runtime(image or "", environ_of(host))
@@ -193,6 +194,8 @@ def _make_preflight(
     )
     if tried is None or preflight.start is None or runtime is None:
         return preflight
+    from gpubind.api.layout import need_layout
+    from gpubind.launch.prepare import layout_of
     from gpubind.launch.trial import try_start
 
     if isinstance(query_or_plan, Plan):
@@ -347,6 +350,7 @@ def _plan_preflight(request: CheckRequest, host: Host, plan: Plan, image: Option
     runtime = get_runtime(request.backend) if request.backend is not None else None
     if not request.tries:
         return _make_preflight(request, host, plan, image, runtime, None)
+    from gpubind.launch.prepare import environ_of
     from gpubind.launch.trial import need_to_try, read_trial
 
     label = image.facts.label if image is not None else None

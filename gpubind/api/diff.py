@@ -24,7 +24,7 @@ from gpubind.host.recorded import RecordedHost
 from gpubind.image.facts import Image
 from gpubind.image.open import OpenImages
 from gpubind.image.reference import parse_reference
-from gpubind.launch.prepare import make_preflight
+from gpubind.launch.preflight import make_preflight
 from gpubind.machine.answers import exists, is_directory
 from gpubind.machine.budget import renew
 from gpubind.model import Plan

@@ -11,7 +11,7 @@ from gpubind.errors import HostReadError, UsageError
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.image.environment import DEFAULT_PATH
-from gpubind.launch.prepare import make_preflight
+from gpubind.launch.preflight import make_preflight
 from gpubind.loader.container import Container
 from gpubind.loader.execve import Caller, Chain, nearest_program, resolve_program
 from gpubind.loader.linkage import LinkedFile, LinkUse, linked_files

@@ -34,7 +34,7 @@ from gpubind.host.survey import look_around
 from gpubind.host.surveyed import SurveyedHost, is_in_a_home
 from gpubind.image.facts import Image, read_image
 from gpubind.inventory.cdi.specs import read_registry
-from gpubind.launch.prepare import make_preflight
+from gpubind.launch.preflight import make_preflight
 from gpubind.machine.budget import renew
 from gpubind.model import CAPABILITIES, VENDORS, Finding, HostPath, Request, Stat
 from gpubind.model.arch import Architecture, architecture

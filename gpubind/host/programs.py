@@ -10,7 +10,6 @@ from gpubind.host.base import RunResult
 from gpubind.machine.answers import has_access, real_path, reason
 from gpubind.machine.budget import current
 from gpubind.machine.listener import mark_uncacheable
-from gpubind.machine.programs import run_captured
 from gpubind.machine.trust import acts_as_root, writable_by_others
 from gpubind.model import Missing
 from gpubind.model.layouts import WSL_LIBRARIES
@@ -59,6 +58,8 @@ def run_program(argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Mis
 
 def _answer(program: str, argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:
     import time
+
+    from gpubind.machine.programs import run_captured
 
     budget = current()
     left_s = timeout_s if budget is None else min(timeout_s, budget.left("milliseconds") / 1000)

@@ -36,7 +36,6 @@ from gpubind.image.facts import Image
 from gpubind.image.gpucode import gpu_code_of_program, read_gpu_code, with_code
 from gpubind.image.synapse import read_synapse
 from gpubind.loader.container import Container
-from gpubind.loader.execve import Caller, resolve_program
 from gpubind.loader.python import is_python
 from gpubind.loader.search import newest_version
 from gpubind.model import CAPABILITIES, Capability, ImageCuda, ImageFacts, Missing, Vendor
@@ -375,6 +374,8 @@ def _stem(name: str) -> str:
 
 def _linked_files(image: Image, program: str) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
     """Return the files that *program* loads, itself first; missing libraries; and whether it is a Python."""
+    from gpubind.loader.execve import Caller, resolve_program
+
     container = _container(image)
     machine = Caller(image.facts.arch, modes_count=image.facts.kind == "directory")
     chain = resolve_program(container, program, image.facts.env.get("PATH") or DEFAULT_PATH, machine)

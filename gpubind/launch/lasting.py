@@ -60,12 +60,12 @@ def use_cdi_devices(
 
 def _devices(prepared: PreparedStart) -> Union[tuple[str, ...], str]:
     """Return the CDI devices that give the GPUs of the plan at each start, or the reason why there are none."""
-    from gpubind.formats.driver.cdi import KINDS
+    from gpubind.model.vendors import CDI_KINDS
     from gpubind.rules.preflight import Preflight
 
     plan, runtime = prepared.plan, prepared.start.runtime
     vendors = {planned.driver.vendor for planned in plan.drivers}
-    if runtime.store is None or len(vendors) > 1 or not vendors <= {*KINDS}:
+    if runtime.store is None or len(vendors) > 1 or not vendors <= {*CDI_KINDS}:
         return "gpubind uses none for this engine, or for these vendors"
     (vendor,) = vendors
     preflight = Preflight(prepared.host, plan, runtime.name, prepared.start)
@@ -92,10 +92,10 @@ def _directories(preflight: Preflight, runtime: Runtime) -> tuple[str, ...]:
 
 def _names(registry: Registry, plan: Plan, vendor: Vendor) -> tuple[str, ...]:
     """Return the devices of *registry* with exactly the chosen GPUs of the plan: `all` if the plan chooses all."""
-    from gpubind.formats.driver.cdi import KINDS
     from gpubind.inventory.cdi.specs import GPU_NODES
+    from gpubind.model.vendors import CDI_KINDS
 
-    kind, pattern = KINDS[vendor], GPU_NODES[vendor]
+    kind, pattern = CDI_KINDS[vendor], GPU_NODES[vendor]
     all_name = f"{kind}=all"
     gpus = [gpu for gpu in plan.gpus if gpu.vendor == vendor]
     if plan.request.gpus in (None, "all") and all(gpu.chosen for gpu in gpus):

@@ -1,7 +1,6 @@
 """Prepare a start: `prepare` plans it, writes its generated files and makes its arguments.
 
-`read_start_facts` (caller) -> `plan_start` -> `write_start_files` -> `PreparedStart`. `make_preflight`, for a check,
-writes nothing.
+`read_start_facts` (caller) -> `plan_start` -> `write_start_files` -> `PreparedStart`.
 """
 
 from __future__ import annotations
@@ -10,24 +9,18 @@ from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Optional, Union
 
 from gpubind.errors import CheckError, RuntimeLimitError, UsageError
-from gpubind.files import Tree
 from gpubind.formats.driver.gpu_names import GPU_VARIABLES, LIBRARY_VARIABLES, ZE_VARIABLES
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.launch.caller import read_start_facts, working_directory, writable_files
+from gpubind.launch.caller import read_start_facts, writable_files
 from gpubind.launch.execute import callers_environ, find_program
-from gpubind.loader.namespace import UserMounts
-from gpubind.model import CAPABILITIES, ContainerPath, EnvVar, HostPath, ImageFacts, Plan, Request, RootedPath
+from gpubind.model import CAPABILITIES, ContainerPath, HostPath, ImageFacts, Plan, Request, RootedPath
 from gpubind.planner.placement import Layout
 from gpubind.planner.planning import PlanQuery, plan_host, plan_or_empty
-from gpubind.runtimes import RUNTIMES
-from gpubind.runtimes.edits import make_base_mounts
-from gpubind.runtimes.runtime import NO_STAGE, PreparedStart, Runtime, Stage, Start
+from gpubind.runtimes.runtime import PreparedStart, Runtime, Stage, Start
 
 if TYPE_CHECKING:
     from gpubind.image.facts import Image
-    from gpubind.model.requirements import Expectation
-    from gpubind.rules.preflight import Preflight
 
 _WITHOUT_GPU = (
     "driver-mismatch",
@@ -38,8 +31,6 @@ _WITHOUT_GPU = (
     "visible-devices-unknown",
 )
 """Codes of errors after which no GPU works in a container."""
-DEFAULT_RUNTIME = next(iter(RUNTIMES))
-"""The runtime that most resembles an unknown one."""
 
 
 def make_start(host: Host, runtime: Runtime, arguments: tuple[str, ...], *, allow_writable: bool = False) -> Start:
@@ -223,136 +214,3 @@ def _need_gpu(plan: Plan) -> None:
             why=why or "no GPU is chosen, or none is here",
             hint="`gpubind check` says what is wrong with this host; ask the scheduler for a GPU",
         )
-
-
-def make_preflight(
-    host: Host,
-    plan_or_query: Union[PlanQuery, Plan],
-    image: Optional[Image] = None,
-    runtime: Optional[Runtime] = None,
-    arguments: tuple[str, ...] = (),
-    *,
-    allow_writable: bool = False,
-    program: Optional[str] = None,
-    expected: tuple[Expectation, ...] = (),
-    looks_at_gpu_code: bool = True,
-) -> Preflight:
-    """Return the input of the rules for a start by *runtime* on *host*, which may lack it. Nothing is written.
-
-    *plan_or_query* is the plan, or the request for one. Errors: as `plan_host`; `UsageError` (code `other-host`).
-    """
-    from gpubind.rules.preflight import preflight
-
-    start = None
-    if runtime is not None and plan_or_query.request.like is None:
-        start = make_start(host, runtime, arguments, allow_writable=allow_writable)
-    if isinstance(plan_or_query, Plan):
-        _require_matching_host(host, plan_or_query)
-        plan = plan_or_query
-    elif start is not None:
-        host, plan = plan_start(host, plan_or_query, start, image, or_empty=True)
-    else:
-        plan = plan_or_empty(host, plan_or_query, image)
-    if program is not None and image is None:
-        return _without_container(host, plan, runtime, program, expected, looks_at_gpu_code=looks_at_gpu_code)
-    own_mounts = _default_mounts(plan, host) if program is not None and runtime is None else None
-    stage = NO_STAGE
-    if start is not None:
-        start = _with_daemon_answer(in_image(start, image), image)
-        stage = write_start_files(plan, start, FilePolicy(write=False))
-        own_mounts = start.runtime.base_mounts(plan, start) if host.local is not None else None
-    return preflight(
-        host,
-        plan,
-        image,
-        backend=None if runtime is None else runtime.name,
-        start=start,
-        stage=stage,
-        program=program,
-        own_mounts=own_mounts,
-        limit=_missing_runtime(start) if host.local is not None and start is not None else None,
-        expected=expected,
-        may_be_library=True,
-        looks_at_gpu_code=looks_at_gpu_code,
-    )
-
-
-def _without_container(
-    host: Host,
-    plan: Plan,
-    runtime: Optional[Runtime],
-    program: str,
-    expected: tuple[Expectation, ...],
-    *,
-    looks_at_gpu_code: bool,
-) -> Preflight:
-    """Return what the rules inspect of *program* on this machine itself, with the caller's environment.
-
-    Errors: `UsageError` (code `program-without-image`) for another machine, a *runtime*, or the plan of `--like`.
-    """
-    from gpubind.image.open import host_as_image
-    from gpubind.rules.preflight import preflight
-
-    tree = local_programs(host)
-    if runtime is not None or plan.request.like is not None or tree is None:
-        raise program_without_image("--program needs --image here")
-    environ = environ_of(host)
-    mounts = make_base_mounts((), environ, working_directory(environ) or "")
-    home = EnvVar("HOME", "set", environ.get("HOME", ""), None, "caller")
-    return preflight(
-        host,
-        plan._replace(mounts=(), env=()),
-        host_as_image(tree, environ.get("LD_LIBRARY_PATH", "")),
-        program=program,
-        own_mounts=mounts._replace(env=(*mounts.env, home)),
-        expected=expected,
-        may_be_library=True,
-        looks_at_gpu_code=looks_at_gpu_code,
-    )
-
-
-def local_programs(host: Host) -> Optional[Tree]:
-    """Return the files of this machine; None if *host* is another one, or has its driver in another root."""
-    return host.local if host.local is not None and host.local.root == host.driver.root else None
-
-
-def program_without_image(problem: str) -> UsageError:
-    """Return the error about a program that cannot be one of this machine."""
-    why = "without an image, a program is looked for on this machine, where it runs without a container"
-    return UsageError("program-without-image", problem, why=why)
-
-
-def _missing_runtime(start: Start) -> Optional[RuntimeLimitError]:
-    if find_program(start.runtime.name, start.caller.environ):
-        return None
-    return RuntimeLimitError("no-runtime", "it is not in PATH", hint="install it, or name another with --backend")
-
-
-def _with_daemon_answer(start: Start, image: Optional[Image]) -> Start:
-    """Return *start* with the answer of its daemon. A remote daemon, or one that provided the image, is not queried."""
-    store = start.runtime.store if start.runtime.has_daemon else None
-    is_known = image is not None and image.facts.kind == store
-    if store is None or is_known or not start.caller.on_host or start.facts.remote is not None:
-        return start
-    from gpubind.image.engine import why_silent
-
-    return start._replace(facts=start.facts._replace(silence=why_silent(store)))
-
-
-def _require_matching_host(host: Host, plan: Plan) -> None:
-    """Errors: `UsageError` (code `other-host`) if a required file of *plan* is surely missing from *host*."""
-    for mount in plan.mounts:
-        path = host.driver.rooted(mount.source) if mount.required and mount.source is not None else None
-        if path is not None and host.lenient.driver.lacks(path):
-            problem, why = "the plan was made for another host, or before this host changed", "it does not exist here"
-            raise UsageError("other-host", problem, where=path, why=why, hint="plan again on this host")
-
-
-def _default_mounts(plan: Plan, host: Host) -> Optional[UserMounts]:
-    """Return the mounts of the `DEFAULT_RUNTIME` here: home, working directory and /tmp; None for another machine."""
-    if host.local is None:
-        return None
-    environ = environ_of(host)
-    places: dict[str, str] = {name: environ[name] for name in ("HOME", "PWD") if name in environ}
-    usual = RUNTIMES[DEFAULT_RUNTIME]
-    return usual.base_mounts(plan, read_start_facts(usual, None, (), places, host))

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from gpubind.frozen import NamedTuple
 from gpubind.model.data import table
+
+if TYPE_CHECKING:
+    from gpubind.model.image import ImageLibrary
 
 
 class Framework(NamedTuple):
@@ -96,6 +99,16 @@ def cuda_max(version: Optional[str]) -> Optional[str]:
     driver = version_key(version)
     served = [cuda for cuda, first in _table()["first_driver"].items() if driver >= version_key(first)]
     return served[-1] if served else None
+
+
+def supported_cuda(library: ImageLibrary) -> Optional[str]:
+    """Return the newest CUDA version that *library* serves, by its note, else by its version; None if unknown."""
+    return library.note.cuda if library.note is not None else cuda_max(library.version)
+
+
+def is_newer(version: str, served: Optional[str]) -> bool:
+    """Return whether CUDA *version* is known to be newer than *served*."""
+    return served is not None and version_key(version) > version_key(served)
 
 
 def branch_of(driver: str) -> int:

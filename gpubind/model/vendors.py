@@ -139,6 +139,7 @@ Sources: NVIDIA's and AMD's container toolkits; intel/intel-resource-drivers-for
 specification, "Environment Variables"; ROCm documentation, "GPU isolation techniques".
 """
 VENDORS: tuple[Vendor, ...] = tuple(VENDOR_ROWS)
+CDI_KINDS = {vendor: row.cdi_kind for vendor, row in VENDOR_ROWS.items()}
 VENDOR_FLAGS = tuple(f"--{row.option}" for row in VENDOR_ROWS.values())
 USERSPACES = {row.userspace.group: row.userspace for row in VENDOR_ROWS.values() if row.userspace is not None}
 """By the group of their files."""

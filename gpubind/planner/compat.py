@@ -23,9 +23,10 @@ from gpubind.model import Decision, Driver, EnvVar, Gpu, ImageFacts, ImageLibrar
 from gpubind.model.cuda import (
     branch_of,
     compat_branches,
-    cuda_max,
     is_minor_compatible,
+    is_newer,
     minor_compatible_driver,
+    supported_cuda,
     version_key,
 )
 from gpubind.planner.placement import Layout
@@ -84,16 +85,6 @@ def predicted_error(library: ImageLibrary, node: CompatHost) -> Optional[str]:
         return f"{_MISMATCH}; it is {library.version}, and the host's branch is {branch}"
     consumer = next((model for model in node.models if _CONSUMER.search(model)), None)
     return None if consumer is None else f"{_NOT_ON_DEVICE}; the GPU is a {consumer}"
-
-
-def supported_cuda(library: ImageLibrary) -> Optional[str]:
-    """Return the newest CUDA version that *library* serves, by its note, else by its version; None if unknown."""
-    return library.note.cuda if library.note is not None else cuda_max(library.version)
-
-
-def is_newer(version: str, served: Optional[str]) -> bool:
-    """Return whether CUDA *version* is known to be newer than *served*."""
-    return served is not None and version_key(version) > version_key(served)
 
 
 def has_package(version: str, node: CompatHost, last: Optional[int] = None) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from posixpath import dirname
 from types import MappingProxyType
-from typing import Literal, Optional, Union
+from typing import TYPE_CHECKING, Literal, Optional, Union
 
 from gpubind.errors import FormatError, RuntimeLimitError
 from gpubind.formats.driver.engines import (
@@ -31,12 +31,9 @@ from gpubind.image.cuda import (
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.image.facts import Image
 from gpubind.image.gpucode import collect_gpu_code, gpu_code_of_program, with_code
-from gpubind.inventory.cdi.specs import Registry, read_registry
 from gpubind.loader.container import Container
-from gpubind.loader.execve import Caller, Chain, is_library, library_chain, resolve_program
 from gpubind.loader.hwcaps import Cpu, parse_cpuinfo
 from gpubind.loader.namespace import PYTHON_VARIABLES, UserMounts
-from gpubind.loader.python import PythonPaths, find_python_paths, is_python
 from gpubind.loader.search import ContainerFile
 from gpubind.model import (
     Capability,
@@ -52,15 +49,20 @@ from gpubind.model import (
     Vendor,
     finding,
 )
-from gpubind.model.gpucode import CodeFile
 from gpubind.model.layouts import data_prefix_pairs
-from gpubind.model.requirements import Expectation
-from gpubind.model.trial import Trial
 from gpubind.planner.plan import requested_capabilities
-from gpubind.rules.uses import DriverUse, used_names, uses_of
 from gpubind.runtimes import WRAPPED
-from gpubind.runtimes.edits import NO_MOUNT_POINT, RuntimeArguments
-from gpubind.runtimes.runtime import NO_STAGE, RuntimeLimits, Stage, Start, parse_version
+
+if TYPE_CHECKING:
+    from gpubind.inventory.cdi.specs import Registry
+    from gpubind.loader.execve import Chain
+    from gpubind.loader.python import PythonPaths
+    from gpubind.model.gpucode import CodeFile
+    from gpubind.model.requirements import Expectation
+    from gpubind.model.trial import Trial
+    from gpubind.rules.uses import DriverUse
+    from gpubind.runtimes.edits import RuntimeArguments
+    from gpubind.runtimes.runtime import RuntimeLimits, Stage, Start
 
 Needs = Literal["host", "image", "runtime", "program"]
 
@@ -147,6 +149,9 @@ class Preflight:
         return preflight_copy
 
     def _read_program(self, chain: Chain) -> None:
+        from gpubind.loader.python import find_python_paths, is_python
+        from gpubind.rules.uses import used_names, uses_of
+
         tree, file, find = self.container.tree, chain.file, self.container.find
         if file is not None and is_python(file):
             self.imports = find_python_paths(tree, file, _python_variables(self))
@@ -208,6 +213,8 @@ class Preflight:
     def release(self, engine: str) -> Optional[Release]:
         """Return the properties of the installed docker or podman; None if unknown. The program runs once."""
         if engine not in self._releases:
+            from gpubind.runtimes.runtime import parse_version
+
             answer = self.host.run(version_command(engine), _VERSION_TIMEOUT_S)
             version = None if isinstance(answer, Missing) else parse_version(answer.stdout)
             self._releases[engine] = release_of(engine, version)
@@ -226,6 +233,8 @@ class Preflight:
 
     def registry(self, directories: Iterable[str]) -> Registry:
         """Return the CDI specs in *directories*, which are read once."""
+        from gpubind.inventory.cdi.specs import read_registry
+
         key = tuple(directories)
         if key not in self._registries:
             self._registries[key] = read_registry(self.host, key)
@@ -233,8 +242,8 @@ class Preflight:
 
     @property
     def limits(self) -> RuntimeLimits:
-        """Return the limits of the runtime; no limits if it is not known."""
-        return RuntimeLimits() if self.backend is None else WRAPPED[self.backend].limits
+        """Return the limits of the runtime. Errors: `LookupError` if it is not known."""
+        return WRAPPED[self.backend or ""].limits
 
     @property
     def driver(self) -> Optional[Driver]:
@@ -357,7 +366,7 @@ def preflight(
     *,
     backend: Optional[str] = None,
     start: Optional[Start] = None,
-    stage: Stage = NO_STAGE,
+    stage: Optional[Stage] = None,
     program: Optional[str] = None,
     own_mounts: Optional[UserMounts] = None,
     arguments: Optional[RuntimeArguments] = None,
@@ -373,8 +382,10 @@ def preflight(
     a library is checked as one.
     """
     if start is not None and arguments is None:
+        from gpubind.runtimes.runtime import NO_STAGE
+
         try:
-            arguments = start.runtime.arguments(plan, start, stage)
+            arguments = start.runtime.arguments(plan, start, stage or NO_STAGE)
         except RuntimeLimitError as error:
             limit = limit or error
     container, chain = None, None
@@ -389,6 +400,8 @@ def preflight(
 
 
 def _chain(host: Host, image: Image, container: Container, program: str, path: str, *, may_be_library: bool) -> Chain:
+    from gpubind.loader.execve import Caller, is_library, library_chain, resolve_program
+
     file = container.locate(program) if may_be_library and "/" in program else None
     if file is not None and is_library(file):
         return library_chain(container, program, file)
@@ -410,8 +423,12 @@ def _container(
     host: Host, plan: Plan, image: Image, own_mounts: UserMounts, arguments: Optional[RuntimeArguments]
 ) -> Container:
     """The plan's mounts for which the runtime has no mount point are not in place."""
-    left_out = {d.target for d in arguments.decisions if d.rule == NO_MOUNT_POINT} if arguments is not None else ()
-    mounts = [mount for mount in plan.mounts if mount.target not in left_out]
+    mounts = list(plan.mounts)
+    if arguments is not None:
+        from gpubind.runtimes.edits import NO_MOUNT_POINT
+
+        left_out = {decision.target for decision in arguments.decisions if decision.rule == NO_MOUNT_POINT}
+        mounts = [mount for mount in mounts if mount.target not in left_out]
     library_path = image.facts.env.get("LD_LIBRARY_PATH", "")
 
     def processor() -> Optional[Cpu]:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from typing import Optional
 
-from gpubind.formats.driver.cdi import SIZE_LIMIT
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.inventory.cdi.specs import SOURCE, registry_findings, stale_findings
@@ -110,10 +109,7 @@ def bad_cdi(preflight: Preflight) -> Iterator[Finding]:
         return  # the plan has these findings
     registry = preflight.registry(preflight.plan.request.cdi_directories)
     dev = preflight.host.dev
-    answers = (
-        dev.list(path) if path in registry.directories else dev.read(path, SIZE_LIMIT)
-        for path in registry.ignored_files
-    )
+    answers = (dev.list(path) if path in registry.directories else dev.read(path) for path in registry.ignored_files)
     if any(isinstance(answer, Missing) and answer.why == "unrecorded" for answer in answers):
         return  # a record does not cover the specs
     yield from registry_findings(registry)

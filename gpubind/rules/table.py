@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from functools import cache
+from importlib import import_module
 from typing import Any, Optional, Union
 
 from gpubind.errors import UsageError, did_you_mean
@@ -12,30 +13,21 @@ from gpubind.host.base import unreadable_path_findings
 from gpubind.model import VENDORS, Finding, Severity
 from gpubind.model.findings import SEVERITIES, finding_texts
 from gpubind.planner import finding_order
-from gpubind.rules import bare, program, runtime, trial
-from gpubind.rules.host import amd, driver, engines, expected, intel, nodes, platform, services
-from gpubind.rules.image import (
-    cuda,
-    frameworks,
-    gpucode,
-    graphics,
-    image,
-    level_zero,
-    libc,
-    libraries,
-    rocm,
-    synapse,
-    video,
-)
 from gpubind.rules.preflight import Needs, Preflight
-from gpubind.rules.subjects import SUBJECTS
 
-MODULES = (
-    *(amd, driver, engines, expected, intel, nodes, platform, services),
-    *(cuda, frameworks, gpucode, graphics, image, level_zero, libc, libraries, rocm, synapse, video),
-    *(program, runtime, trial),
-)
-"""The modules with rules, by topic."""
+MODULES = {
+    "host": (
+        *("host.driver", "host.engines", "host.nodes", "host.platform", "host.services"),
+        *("image.graphics", "image.libraries", "runtime"),
+    ),
+    "image": ("image.cuda", "image.frameworks", "image.gpucode", "image.image", "image.libc"),
+    "amd": ("host.amd", "image.rocm"),
+    "intel": ("host.intel", "image.level_zero", "image.synapse", "image.video"),
+    "program": ("program",),
+    "expectation": ("host.expected",),
+    "trial": ("trial",),
+}
+"""The modules with rules, by the part of a start without which they have no finding. A check imports those it needs."""
 
 
 class Rule(NamedTuple):
@@ -46,20 +38,36 @@ class Rule(NamedTuple):
     """The severities of its findings, worst first."""
     needs: Needs
     """The inputs. `host`: host and plan; `image`: also an open image; `runtime`, `program`: also the name of one."""
-    find: Optional[Callable[[Any], Iterable[Finding]]]
-    """The function that takes a `Preflight` and yields findings: `uvm_missing` for `uvm-missing`. None if the planner,
-    a runtime or the rule of another code yields them."""
 
 
-def _rule(code: str, text: dict[str, Any]) -> Rule:
-    name = code.replace("-", "_")
-    find = next((vars(module)[name] for module in MODULES if name in vars(module)), None)
-    return Rule(code, tuple(text["severity"]), text["needs"], find)
-
-
-RULES = tuple(_rule(code, text) for code, text in finding_texts().items())
+RULES = tuple(Rule(code, tuple(text["severity"]), text["needs"]) for code, text in finding_texts().items())
 """The rules by code."""
 CODES = tuple(sorted(rule.code for rule in RULES))
+
+
+def functions_by_code(parts: Iterable[str] = MODULES) -> dict[str, Callable[[Preflight], Iterable[Finding]]]:
+    """Return the functions of *parts* that yield the findings of a code: `uvm_missing` for `uvm-missing`.
+
+    The planner, a runtime, or the rule of another code yields the findings of a code without one.
+    """
+    names: dict[str, Any] = {}
+    for module in (module for part in parts for module in MODULES[part]):
+        names.update(vars(import_module(f"gpubind.rules.{module}")))
+    return {code: names[name] for code in finding_texts() if (name := code.replace("-", "_")) in names}
+
+
+def _parts_of(preflight: Preflight) -> Iterator[str]:
+    plan = preflight.plan
+    vendors = {gpu.vendor for gpu in plan.gpus}.union(planned.driver.vendor for planned in plan.drivers)
+    yield from ("host", *sorted(vendors & MODULES.keys()))
+    if preflight.has_image:
+        yield "image"
+    if preflight.has_program:
+        yield "program"
+    if preflight.expected:
+        yield "expectation"
+    if preflight.trial is not None:
+        yield "trial"
 
 
 def code_and_subject(key: str, where: str = "") -> tuple[str, Optional[str]]:
@@ -94,7 +102,11 @@ def rules_with_inputs(preflight: Preflight) -> tuple[Rule, ...]:
         "program": preflight.has_program,
     }
     rules = (rule for rule in RULES if has_input[rule.needs])
-    return tuple(rule for rule in rules if not preflight.is_without_container or bare.applies(rule.code, rule.needs))
+    if not preflight.is_without_container:
+        return tuple(rules)
+    from gpubind.rules import bare
+
+    return tuple(rule for rule in rules if bare.applies(rule.code, rule.needs))
 
 
 def applicable_rules(preflight: Preflight) -> tuple[Rule, ...]:
@@ -102,6 +114,8 @@ def applicable_rules(preflight: Preflight) -> tuple[Rule, ...]:
 
     If another rule has a finding of a code, the rule of that code also applied.
     """
+    from gpubind.rules.subjects import SUBJECTS
+
     request = preflight.plan.request
     vendors = {*request.vendors, *preflight.vendors} or set(VENDORS)
     is_like, expected = request.like is not None, bool(preflight.expected)
@@ -131,9 +145,9 @@ def _about(finding: Finding) -> tuple[str, Optional[str], str]:
 
 def check(preflight: Preflight) -> tuple[Finding, ...]:
     """Return the findings of the planner, the runtime and the rules: errors first, then by code."""
-    of_rules = [
-        finding for rule in rules_with_inputs(preflight) if rule.find is not None for finding in rule.find(preflight)
-    ]
+    find = functions_by_code(_parts_of(preflight))
+    codes = (rule.code for rule in rules_with_inputs(preflight) if rule.code in find)
+    of_rules = [finding for code in codes for finding in find[code](preflight)]
     # A rule about the program or a framework may repeat a planner's finding with a worse severity: keep only that.
     ranks = {
         _about(finding): SEVERITIES.index(finding.severity)
@@ -148,8 +162,12 @@ def check(preflight: Preflight) -> tuple[Finding, ...]:
     findings = [*planned, *(preflight.arguments.findings if preflight.arguments else ()), *dict.fromkeys(of_rules)]
     image = preflight.image.tree if preflight.has_image else None
     findings += (finding for finding in unreadable_path_findings(preflight.host, image) if finding not in findings)
-    causes = (finding for finding in findings if not _is_consequence(finding, findings))
-    return tuple(sorted(bare.reworded(causes) if preflight.is_without_container else causes, key=finding_order))
+    causes = [finding for finding in findings if not _is_consequence(finding, findings)]
+    if preflight.is_without_container:
+        from gpubind.rules.bare import reworded
+
+        causes = list(reworded(causes))
+    return tuple(sorted(causes, key=finding_order))
 
 
 def _is_consequence(finding: Finding, findings: Iterable[Finding]) -> bool:

@@ -45,6 +45,7 @@ from gpubind.loader.musl import is_provided_by_musl
 from gpubind.loader.python import PYTHON
 from gpubind.loader.search import LoadFailure, newest_version, version_prefix
 from gpubind.loader.verdict import Conflict, Unfit
+from gpubind.model.vendors import CDI_KINDS
 from tests.formats.test_damage import FORMAT
 from tests.formats.test_sycl import archive, code
 from tests.formats.test_tar import info
@@ -501,7 +502,7 @@ def specs() -> Rows:
         yield letter, cdi.parse_cdi(text.replace(b'"type": "c"', f'"type": "{letter}"'.encode())).edits.nodes[0]
     yield "sources", [one.source for one in cdi.parse_cdi(text).edits.nodes]
     yield from each(cdi.is_device_name, ["0", "a:b", "-", "a-"])
-    yield "kinds", cdi.KINDS
+    yield "kinds", CDI_KINDS
     manifests = [
         b'{"file_format_version": "1.0.0", "ICD": {"library_path": "a.so", "api_version": "1"}}',
         b'{"layer": {"library_path": "b.so"}, "layers": [{"library_path": "c.so"}, {"library_path": 1}, 2], "ICD": 3}',

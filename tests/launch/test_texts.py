@@ -22,7 +22,8 @@ from gpubind.launch.lasting import restart_severity
 from gpubind.launch.links import put_links
 from gpubind.launch.oci.edit import edit_bundle
 from gpubind.launch.oci.log import log
-from gpubind.launch.prepare import FilePolicy, make_preflight, prepare, write_generated
+from gpubind.launch.preflight import make_preflight
+from gpubind.launch.prepare import FilePolicy, prepare, write_generated
 from gpubind.launch.shims import install_shims, remove_shims
 from gpubind.launch.stage import stage, stage_in
 from gpubind.launch.start import _builtin_gpu_flags, prepare_start, report_builtin_flag

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from gpubind.launch.prepare import make_preflight
+from gpubind.launch.preflight import make_preflight
 from gpubind.loader.linkage import LinkedFile, LinkUse
 from gpubind.model import Request
 from gpubind.planner.planning import PlanQuery

@@ -10,7 +10,7 @@ import pytest
 
 from gpubind.api.check import CheckRequest, HostRef, check_each
 from gpubind.errors import UsageError
-from gpubind.launch.prepare import make_preflight
+from gpubind.launch.preflight import make_preflight
 from gpubind.model import Finding, Request
 from gpubind.model.findings import finding_texts
 from gpubind.planner.planning import PlanQuery

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from types import ModuleType
-from typing import Any, get_type_hints
+from importlib import import_module
+from typing import Any
 
 import pytest
 
-from gpubind.model import Finding
 from gpubind.model.findings import finding_texts
 from gpubind.rules.host import engines
-from gpubind.rules.preflight import Preflight
-from gpubind.rules.table import MODULES, RULES
+from gpubind.rules.table import MODULES, RULES, functions_by_code
 from tests.rules import cases_image
 from tests.rules.followed import CASES
 from tests.rules.followed import MODULES as CASE_MODULES
@@ -30,11 +27,11 @@ DATA = "gpubind/model/data/findings.json"
 
 
 def test_every_rule_has_a_case_where_it_fires_and_one_where_it_is_almost_so() -> None:
+    find = functions_by_code()
     for rule in RULES:
         vendor = finding_texts()[rule.code].get("vendor")
-        topic = (
-            vendor if vendor in ("amd", "intel") else "engines" if rule.find in vars(engines).values() else rule.needs
-        )
+        is_about_engines = find.get(rule.code) in vars(engines).values()
+        topic = vendor if vendor in ("amd", "intel") else "engines" if is_about_engines else rule.needs
         file = f"tests/rules/cases_{topic if topic in ('amd', 'intel', 'engines', 'host') else 'image'}.py"
         case = '`"{}": Case(fires=Situation(...), almost=Situation(...))`'
         assert_listed(CASES, [rule.code], add=f"{file}: add {case} to CASES: where it is so, and where it almost is")
@@ -51,16 +48,17 @@ def test_every_rule_has_its_case_in_one_file() -> None:
     assert_none(twice, "{}: remove one of the two cases")
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
-def test_a_rule_is_called_as_a_code_and_takes_a_preflight(module: ModuleType) -> None:
+@pytest.mark.parametrize("name", [name for names in MODULES.values() for name in names])
+def test_a_rule_is_called_as_a_code_and_takes_a_preflight(name: str) -> None:
+    module = import_module(f"gpubind.rules.{name}")
     functions = [thing for name, thing in vars(module).items() if callable(thing) and not name.startswith("_")]
-    hints = {thing: get_type_hints(thing) for thing in functions if thing.__module__ == module.__name__}
-    found = {thing: hint["preflight"] for thing, hint in hints.items() if hint.get("return") == Iterator[Finding]}
-    needed = {rule.find: Preflight for rule in RULES if rule.find and rule.find.__module__ == module.__name__}
+    hints = {thing: thing.__annotations__ for thing in functions if thing.__module__ == module.__name__}
+    found = {thing: hint["preflight"] for thing, hint in hints.items() if hint.get("return") == "Iterator[Finding]"}
+    needed = {find: "Preflight" for find in functions_by_code().values() if find.__module__ == module.__name__}
     file = f"{module.__name__.replace('.', '/')}.py"
     assert_listed(
-        [f"{function.__name__}(preflight: {kind.__name__})" for function, kind in found.items()],
-        [f"{function.__name__}(preflight: {kind.__name__})" for function, kind in needed.items()],
+        [f"{function.__name__}(preflight: {kind})" for function, kind in found.items()],
+        [f"{function.__name__}(preflight: {kind})" for function, kind in needed.items()],
         add=f"{file}: write `def {{}} -> Iterator[Finding]`, or remove its code from {DATA}",
         remove=f"{file}: `{{}}` is not the rule of a code. Begin its name with `_` if it is a part of another rule; "
         f"otherwise add the row of its code (its name, with `-` for `_`) to {DATA}",

@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 import pytest
 
-from gpubind.launch.prepare import make_preflight
+from gpubind.launch.preflight import make_preflight
 from gpubind.model import Request
 from gpubind.model.findings import finding_texts
 from gpubind.planner.planning import PlanQuery

@@ -48,7 +48,8 @@ def check(
     chosen, is_one = format_ or "text", max(len(image or ()), len(host or ())) < 2
     if quiet and chosen != "text":
         raise UsageError("two-formats", f"--quiet and --format {chosen} exclude each other")
-    CHECK_DOCUMENTS[chosen].load()
+    if not quiet:
+        CHECK_DOCUMENTS[chosen].load()
     if CHECK_DOCUMENTS[chosen].is_single and not is_one:
         hint = "give one image and one host, or another --format"
         raise UsageError("one-check", f"--format {chosen} has the outcome of one check", hint=hint)
@@ -110,10 +111,10 @@ def _need_program(
     program: Optional[str], image: Texts, host: Texts, like: Optional[str], backend: Optional[str]
 ) -> None:
     """Errors: `UsageError` for a --program that is empty, or for one without an image where that is needed."""
-    from gpubind.launch.prepare import program_without_image
-
     option = "--host" if host else "--like" if like else "--backend" if backend else None
     if program is not None and not image and option is not None:
+        from gpubind.launch.preflight import program_without_image
+
         raise program_without_image(f"--program with {option} needs --image")
     if program == "":
         raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the container")
@@ -156,16 +157,18 @@ def _expectations(
 
 def _render(chosen: str, reports: list[Report], output: Optional[str], *, quiet: bool, verbose: bool) -> str:
     from gpubind.cli.output import has_colour, is_terminal, load_renderer, tables_as_text, width
-    from gpubind.documents.check.report import verdict_line
-    from gpubind.documents.check.text import WIDTH, render_check_text
 
     if len(reports) > 1:
         return _render_matrix(chosen, reports, output, quiet=quiet, verbose=verbose)
     (report,) = reports
     if quiet:
+        from gpubind.documents.check.report import verdict_line
+
         return verdict_line(report)
     if chosen != "text":
         return load_renderer(CHECK_DOCUMENTS[chosen])(report)
+    from gpubind.documents.check.text import WIDTH, render_check_text
+
     columns = width() if output is None and is_terminal() else WIDTH
     text = render_check_text(report, verbose=verbose, width=columns, colour=has_colour(output))
     if report.trial is None:

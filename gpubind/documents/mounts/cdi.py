@@ -14,8 +14,9 @@ from typing import Any, Optional
 
 from gpubind.documents.mounts.fragment import NO_GPU, context_free_env
 from gpubind.errors import RuntimeLimitError
-from gpubind.formats.driver.cdi import KINDS, VERSIONS, is_device_name, parse_cdi, required_version
+from gpubind.formats.driver.cdi import VERSIONS, is_device_name, parse_cdi, required_version
 from gpubind.model import VENDOR_FLAGS, ContainerPath, DeviceNode, HostPath, Mount, Plan, Vendor, sorted_by_pci
+from gpubind.model.vendors import CDI_KINDS
 from gpubind.runtimes.edits import is_utf8, unsupported_path, unsupported_value
 
 _HOOK_PROGRAM = "nvidia-cdi-hook"
@@ -66,7 +67,7 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
         common["hooks"] = [_ldconfig(plan, hook)]
     common["env"] = list(_env(plan))
     spec = {
-        "kind": KINDS[vendor],
+        "kind": CDI_KINDS[vendor],
         "devices": [
             *({"name": name, "containerEdits": {"deviceNodes": nodes}} for name, nodes in devices.items()),
             {"name": "all", "containerEdits": everything},
@@ -79,10 +80,10 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
 def _vendor_of(plan: Plan) -> Vendor:
     """Errors: `RuntimeLimitError` (code `cdi-kinds`)."""
     vendors = tuple(dict.fromkeys(planned.driver.vendor for planned in plan.drivers)) or plan.request.vendors
-    if len(vendors) == 1 and vendors[0] in KINDS:
+    if len(vendors) == 1 and vendors[0] in CDI_KINDS:
         return vendors[0]
     names = ", ".join(vendors) or "no vendor"
-    why = f"this plan is of {names}; a spec has devices of one kind: {', '.join(KINDS.values())}"
+    why = f"this plan is of {names}; a spec has devices of one kind: {', '.join(CDI_KINDS.values())}"
     by_name = f"name it: {' or '.join(VENDOR_FLAGS)}"
     hint = "plan for one vendor at a time, and write a file for each" if vendors else by_name
     raise RuntimeLimitError("cdi-kinds", "the plan cannot be one CDI spec", why=why, hint=hint)
@@ -99,7 +100,7 @@ def _empty_spec(vendor: Vendor) -> str:
     """Runtimes refuse a device without edits, so each sets a variable."""
     edits = {"env": [f"{NO_GPU[vendor].name}={NO_GPU[vendor].value}"]}
     return _text(
-        {"kind": KINDS[vendor], "devices": [{"name": name, "containerEdits": edits} for name in ("all", "none")]}
+        {"kind": CDI_KINDS[vendor], "devices": [{"name": name, "containerEdits": edits} for name in ("all", "none")]}
     )
 
 

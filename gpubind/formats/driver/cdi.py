@@ -15,15 +15,12 @@ from typing import Annotated, Literal, Optional
 
 from gpubind.errors import Format, FormatError
 from gpubind.frozen import NamedTuple
-from gpubind.model import VENDOR_ROWS
 from gpubind.model.plain import Decoder
 
 VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
 """In their order. No spec requires one of the first two: see `required_version`."""
 _HOOK_NAMES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
 SIZE_LIMIT = 1 << 20
-KINDS = {vendor: row.cdi_kind for vendor, row in VENDOR_ROWS.items()}
-"""The kind of device of each vendor's toolkit."""
 _HOOK_PROGRAMS = ("nvidia-cdi-hook", "nvidia-ctk", "nvidia-container-toolkit")
 
 _FORMAT = Format("bad-cdi", "malformed CDI spec")

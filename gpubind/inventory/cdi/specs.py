@@ -13,31 +13,25 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from gpubind.errors import FormatError, UsageError
 from gpubind.files import Tree
-from gpubind.formats.driver.cdi import (
-    KINDS,
-    SIZE_LIMIT,
-    CdiDevice,
-    CdiEdits,
-    CdiName,
-    CdiSpec,
-    parse_cdi,
-    parse_cdi_name,
-)
 from gpubind.formats.driver.names import driver_version_of
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.model import Finding, Gpu, Missing, PassedOver, Request, Severity, Stat, Vendor, finding, sorted_by_pci
 from gpubind.model.findings import with_count
 from gpubind.model.layouts import TEGRA_CONTROL
+from gpubind.model.vendors import CDI_KINDS
+
+if TYPE_CHECKING:
+    from gpubind.formats.driver.cdi import CdiDevice, CdiEdits, CdiName, CdiSpec
 
 SOURCE = "cdi"
 DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
 SUFFIXES = (".json", ".yaml")
-NVIDIA = KINDS["nvidia"]
+NVIDIA = CDI_KINDS["nvidia"]
 ALL = "all"
 SPECS_LIMIT = 4 << 20
 """Bytes of all specs together; a host's have a few hundred kilobytes."""
@@ -112,7 +106,7 @@ def read_registry(host: Host, directories: Iterable[str] = DIRECTORIES) -> Regis
                 continue
             specs.append(loaded)
             for device in loaded.spec.devices:
-                name = str(CdiName(loaded.spec.kind, device.name))
+                name = f"{loaded.spec.kind}={device.name}"
                 if name in in_this:
                     conflicts[name] = (in_this[name], path)
                 else:
@@ -128,6 +122,8 @@ def _read_directory(tree: Tree, directory: str) -> Iterator[tuple[str, Union[byt
         if names.why not in ("absent", "unrecorded"):
             yield directory, str(names)
         return
+    from gpubind.formats.driver.cdi import SIZE_LIMIT
+
     for path in (f"{directory.rstrip('/')}/{name}" for name in names if name.endswith(SUFFIXES)):
         stat = tree.lstat(path)
         if isinstance(stat, Stat) and stat.kind == "dir":
@@ -142,6 +138,8 @@ def _read_directory(tree: Tree, directory: str) -> Iterator[tuple[str, Union[byt
 @lru_cache(maxsize=64)
 def _load_spec(path: str, data: Union[bytes, str]) -> Union[LoadedSpec, str]:
     """Return the spec of *data*, or the reason why it is ignored. Several rules read it, and parsing is slow."""
+    from gpubind.formats.driver.cdi import parse_cdi
+
     try:
         return data if isinstance(data, str) else LoadedSpec(path, parse_cdi(data))
     except FormatError as error:
@@ -154,6 +152,8 @@ def choose_devices(host: Host, request: Request) -> Union[CdiChoice, PassedOver]
     Errors: `FormatError` (code `bad-cdi-name`), `UsageError` (code `unknown-cdi-device`) for a named device that is in
     no spec. Without names: `PassedOver` (codes `absent`, `no-device`) if the specs have no NVIDIA device.
     """
+    from gpubind.formats.driver.cdi import parse_cdi_name
+
     registry = read_registry(host, request.cdi_directories)
     names = tuple(parse_cdi_name(text) for text in request.cdi_devices)
     for name in names:
@@ -290,7 +290,7 @@ def _stale_nodes(host: Host, loaded: LoadedSpec) -> Iterator[_StaleEntry]:
 
 def _stale_gpus(loaded: LoadedSpec, gpus: tuple[Gpu, ...]) -> Iterator[_StaleEntry]:
     """Yield the GPUs that only the spec or only the host has; nothing where the driver reports no GPU."""
-    vendor = next((vendor for vendor in GPU_NODES if KINDS[vendor] == loaded.spec.kind), None)
+    vendor = next((vendor for vendor in GPU_NODES if CDI_KINDS[vendor] == loaded.spec.kind), None)
     host_gpus = tuple(gpu for gpu in gpus if gpu.vendor == vendor and gpu.index is not None)
     host_gpus = sorted_by_pci(host_gpus) if vendor == "amd" else host_gpus
     uuids = [gpu.uuid for gpu in host_gpus if gpu.uuid and "?" not in gpu.uuid]

@@ -18,7 +18,7 @@ from posixpath import basename
 from typing import Optional, Union
 
 from gpubind.errors import FormatError, UsageError
-from gpubind.formats.driver.cdi import KINDS, CdiName, parse_cdi_name
+from gpubind.formats.driver.cdi import CdiName, parse_cdi_name
 from gpubind.formats.driver.gpu_names import (
     CAPS_VARIABLE,
     TOOLKIT_VARIABLES,
@@ -28,6 +28,7 @@ from gpubind.formats.driver.gpu_names import (
 )
 from gpubind.frozen import NamedTuple
 from gpubind.model import CAPABILITIES, VENDORS, Capability, Vendor
+from gpubind.model.vendors import CDI_KINDS
 from gpubind.runtimes.apptainer.options import user_option_values
 from gpubind.runtimes.cmdline.reader import ParsedCommandLine, ParsedOption, argument_location
 from gpubind.runtimes.cmdline.values import parse_assignment, parse_bool, parse_list
@@ -49,7 +50,7 @@ _RENDER = re.compile(rf"{_DRI}/(renderD[0-9]{{1,9}})", re.ASCII)
 _TYPED = re.compile(r"(?:gpu|mig)([0-9]+(?::[0-9]+)?)")
 """Names of CDI devices by `nvidia-ctk cdi generate --device-name-strategy=type-index`."""
 _GPU_KINDS: Mapping[str, Vendor] = {
-    **{kind: vendor for vendor, kind in KINDS.items()},
+    **{kind: vendor for vendor, kind in CDI_KINDS.items()},
     "runtime.nvidia.com/gpu": "nvidia",
     "management.nvidia.com/gpu": "nvidia",
 }

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Optional
 
 from gpubind.errors import CommandError, GpubindError, UsageError
-from gpubind.formats.driver.cdi import KINDS
 from gpubind.host import Host
 from gpubind.image.reference import native_reference
 from gpubind.inventory.nodes import NVIDIA_MODULE
@@ -29,7 +28,7 @@ from gpubind.machine.listener import report_command
 from gpubind.machine.regular import read_beginning
 from gpubind.model import Gpu, Vendor, shorten_list, sorted_by_pci
 from gpubind.model.notice import Message, Notice
-from gpubind.model.vendors import AMD_MODULE
+from gpubind.model.vendors import AMD_MODULE, CDI_KINDS
 from gpubind.runtimes import PROGRAMS, WRAPPED
 from gpubind.runtimes.cmdline.programs import Action
 from gpubind.runtimes.lost_choice import choice_by_count
@@ -190,7 +189,7 @@ def _counted_by_rocr(gpus: GpuRequest, request: StartRequest, host: Host) -> Opt
     nodes = {str(place): gpu.render or "" for place, gpu in enumerate(host_gpus)}
     for name, (_, device) in read_registry(host, request.query.request.cdi_directories).devices.items():
         renders = [node.source for node in device.edits.nodes if "/renderD" in node.source]
-        is_meant = name in gpus.cdi or (not gpus.cdi and not gpus.chosen_by and name.startswith(f"{KINDS['amd']}="))
+        is_meant = name in gpus.cdi or (not gpus.cdi and not gpus.chosen_by and name.startswith(f"{CDI_KINDS['amd']}="))
         if renders and is_meant:
             nodes[name.partition("=")[2]] = ",".join(renders)
     return ",".join(nodes.get(name) or name for name in names)

@@ -8,7 +8,6 @@ from posixpath import basename
 from gpubind.files.ldconfig import LD_CACHE_PATH
 from gpubind.formats.driver.kernel import parse_modules
 from gpubind.formats.driver.liblist import library_stem
-from gpubind.formats.driver.mknod import load_command
 from gpubind.formats.driver.names import COMPANIONS, RUN_DIRECTORY, STUB_PREFIXES
 from gpubind.host import Host
 from gpubind.image.environment import DEFAULT_PATH
@@ -52,6 +51,8 @@ def gpu_without_driver(preflight: Preflight) -> Iterator[Finding]:
         return
     addresses = pci_devices(host, *NVIDIA_PCI_CLASS)
     if addresses:
+        from gpubind.formats.driver.mknod import load_command
+
         drivers = ((address, pci_driver(host, address)) for address in addresses)  # vfio-pci: a virtual machine has it
         bound = ((address, f" (bound to {driver})" if isinstance(driver, str) else "") for address, driver in drivers)
         where = ", ".join(f"{PCI_DEVICES}/{address}{driver}" for address, driver in bound)

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Optional, Union
 
 from gpubind.errors import FormatError
-from gpubind.formats.driver.cdi import KINDS, VERSIONS
 from gpubind.formats.driver.engines import (
     BUILT_IN,
     DAEMON_FILE,
@@ -31,6 +30,7 @@ from gpubind.host.programs import PROGRAM_DIRECTORIES
 from gpubind.inventory.cdi.specs import ALL, DIRECTORIES, SUFFIXES, LoadedSpec
 from gpubind.model import ABSENT, Finding, Missing, Severity, Vendor, finding
 from gpubind.model.files import or_none
+from gpubind.model.vendors import CDI_KINDS
 from gpubind.rules.preflight import Preflight
 
 HOOK, CDI_HOOK = "nvidia-container-runtime-hook", "nvidia-cdi-hook"
@@ -191,10 +191,10 @@ def cdi_missing(preflight: Preflight) -> Iterator[Finding]:
     if not is_known or registry.ignored_files or _outside(preflight.host):
         return
     for vendor in vendors:
-        if KINDS[vendor] not in kinds and not (vendor == "nvidia" and _has_podman_hook(preflight.host)):
+        if CDI_KINDS[vendor] not in kinds and not (vendor == "nvidia" and _has_podman_hook(preflight.host)):
             yield finding(
                 "cdi-missing",
-                subject=f"{KINDS[vendor]}={ALL}",
+                subject=f"{CDI_KINDS[vendor]}={ALL}",
                 vendor=vendor,
                 where=", ".join(registry.directories),
                 option=_TOOLKITS[vendor].option,
@@ -251,6 +251,8 @@ def cdi_too_new(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _newer(specs: Iterable[LoadedSpec], release: Release) -> list[LoadedSpec]:
+    from gpubind.formats.driver.cdi import VERSIONS
+
     return [loaded for loaded in specs if VERSIONS.index(loaded.spec.version) > VERSIONS.index(release.reads)]
 
 

@@ -19,9 +19,14 @@ from gpubind.image.needs import OPENCL, SYNAPSE, read_intel
 from gpubind.image.synapse import HOME
 from gpubind.inventory.nodes import PCI_DEVICES
 from gpubind.model import CudaNote, Finding, ImageCuda, ImageLibrary, active_cases, finding
-from gpubind.model.capability import chip_of
-from gpubind.model.cuda import branch_of, first_native_driver, is_minor_compatible, minor_compatible_driver
-from gpubind.planner.compat import ENV_RULE, compat_host, has_package, is_newer, predicted_error, supported_cuda
+from gpubind.model.cuda import (
+    branch_of,
+    first_native_driver,
+    is_minor_compatible,
+    is_newer,
+    minor_compatible_driver,
+    supported_cuda,
+)
 from gpubind.rules.preflight import Preflight
 
 
@@ -52,6 +57,8 @@ def _is_served(required: str, cuda: Libcuda) -> bool:
 
 
 def _too_new(preflight: Preflight, cuda: Libcuda, required: str, every: tuple[ImageCuda, ...]) -> Finding:
+    from gpubind.planner.compat import compat_host, has_package
+
     compat = preflight.image.facts.compat
     helpful = [library for library in compat if _would_help(preflight, library) and not _plan_uses_compat(preflight)]
     harm = _compat_error(preflight, compat[0]) if compat else None
@@ -209,6 +216,8 @@ def _would_help(preflight: Preflight, library: ImageLibrary) -> bool:
 
 
 def _plan_uses_compat(preflight: Preflight) -> bool:
+    from gpubind.planner.compat import ENV_RULE
+
     return any(variable.rule == ENV_RULE for variable in preflight.plan.env)
 
 
@@ -256,6 +265,8 @@ def _used_compat(preflight: Preflight) -> Optional[ImageLibrary]:
 
 def _last_branch(preflight: Preflight) -> Optional[int]:
     """Return the last driver branch that supports all GPUs of the container; None if the newest branch does."""
+    from gpubind.model.capability import chip_of
+
     texts = (preflight.host.dev.text(f"{PCI_DEVICES}/{gpu.pci}/device") for gpu in preflight.gpus)
     chips = (chip_of(text or "") for text in texts)
     return min((chip.last for chip in chips if chip is not None and chip.last is not None), default=None)
@@ -266,6 +277,8 @@ def _compat_error(preflight: Preflight, library: ImageLibrary) -> Optional[str]:
     failures = preflight.container.failures(library.path)
     if failures:
         return failures[0].message
+    from gpubind.planner.compat import compat_host, predicted_error
+
     driver, cuda = preflight.driver, _host_libcuda(preflight)
     node = compat_host(driver, preflight.plan.gpus, cuda.serves if cuda else None) if driver else None
     why = None if node is None else predicted_error(library, node)

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from posixpath import basename
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from gpubind.frozen import NamedTuple
-from gpubind.inventory.architectures import GpuArch, architectures
-from gpubind.inventory.asked import query_gpus
 from gpubind.model import Finding, Plan, Severity, active_cases, finding
 from gpubind.model.cuda import cuda_of_isa, first_native_driver, framework_named, is_extension
 from gpubind.model.gpucode import (
@@ -30,6 +28,9 @@ from gpubind.model.layouts import ALL_GPU_NODES
 from gpubind.rules.image.cuda import Libcuda, libcuda_in_use
 from gpubind.rules.image.rocm import HIP, as_rocm_sees, hip_in, own_variable
 from gpubind.rules.preflight import Preflight
+
+if TYPE_CHECKING:
+    from gpubind.inventory.architectures import GpuArch
 
 
 def gpu_code_missing(preflight: Preflight) -> Iterator[Finding]:
@@ -130,6 +131,9 @@ def _unread(gpus: Iterable[GpuArch], files: Iterable[CodeFile]) -> Iterator[Find
 
 
 def _gpus(preflight: Preflight) -> tuple[GpuArch, ...]:
+    from gpubind.inventory.architectures import architectures
+    from gpubind.inventory.asked import query_gpus
+
     chosen = list(preflight.chosen_gpus)
     if any(node.vendor == "nvidia" and node.target in ALL_GPU_NODES for node in preflight.plan.devices):
         chosen += query_gpus(preflight.host)
@@ -215,6 +219,7 @@ def _override_assignments(preflight: Preflight, shortage: _Shortage, code: GpuCo
     if not shortage.served and len(different) == 1:
         value = different.pop()
         return f"{OVERRIDE}={value}" if value else ""
+
     names = {gpu: own_variable(preflight, gpu.gpu) for gpu, value in values.items() if value}
     return " and ".join(f"{name}={values[gpu]}" for gpu, name in names.items() if name)
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Optional
 
 from gpubind.formats.elf.elf import ElfIdent
-from gpubind.formats.elf.private import private_symbols
 from gpubind.loader.musl import GCOMPAT
 from gpubind.model import Finding, Missing, ResolvedFile, finding
 from gpubind.model.cuda import version_key
@@ -49,6 +48,10 @@ def libc_linker(preflight: Preflight) -> Iterator[Finding]:
 def libc_private(preflight: Preflight) -> Iterator[Finding]:
     """Yield a file of the image that needs private symbols which only its old glibc defines."""
     bound = [mount for mount in preflight.plan.mounts if mount.rule == "libc"]
+    if not bound:
+        return
+    from gpubind.formats.elf.private import private_symbols
+
     host, image = preflight.host.driver, preflight.image.tree
     provided: dict[Optional[str], set[str]] = {}
     for mount in bound:

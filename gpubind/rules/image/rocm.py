@@ -10,16 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from posixpath import basename, dirname
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from gpubind.frozen import NamedTuple
 from gpubind.host.base import HSA_VARIABLES
-from gpubind.inventory.amd.devices import read_render_minors
-from gpubind.inventory.architectures import GpuArch, architectures
 from gpubind.model import Finding, Gpu, Missing, Plan, finding
 from gpubind.model.gpucode import OVERRIDE, XNACK, arch_of_override, instruction_set
 from gpubind.model.rocm import bounds_of_kernel, is_outside, release_of_kernel
 from gpubind.rules.preflight import Preflight, variable_of
+
+if TYPE_CHECKING:
+    from gpubind.inventory.architectures import GpuArch
 
 HIP = "libamdhip64.so."
 """The beginning of the name of HIP's library."""
@@ -40,6 +41,8 @@ class Override(NamedTuple):
 
 def hsa_override(preflight: Preflight) -> Iterator[Finding]:
     """Yield a variable that ROCm refuses, or with which it loads code for another generation of GPUs."""
+    from gpubind.inventory.architectures import architectures
+
     gpus = [gpu for gpu in preflight.chosen_gpus if gpu.vendor == "amd"]
     wrong: dict[Override, list[GpuArch]] = {}
     for gpu_arch in architectures(preflight.host, gpus):
@@ -81,6 +84,8 @@ def override_of(preflight: Preflight, gpu: Gpu) -> Optional[Override]:
 
 def own_variable(preflight: Preflight, gpu: Gpu) -> Optional[str]:
     """Return the name of the variable for only this *gpu*; None if there is none."""
+    from gpubind.inventory.amd.devices import read_render_minors
+
     numbers = [
         number for number in read_render_minors(preflight.host) if number is None or _opens(preflight.plan, number)
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Optional
 
 from gpubind.image.facts import Image
-from gpubind.launch.prepare import make_preflight
+from gpubind.launch.preflight import make_preflight
 from gpubind.loader.linkage import LinkUse
 from gpubind.model import ContainerPath, Finding, HostPath, Request
 from gpubind.planner.planning import PlanQuery

@@ -18,7 +18,7 @@ from gpubind.documents.report.picture import (
     script_data,
     truncate_middle,
 )
-from gpubind.launch.prepare import make_preflight
+from gpubind.launch.preflight import make_preflight
 from gpubind.model import Plan, Request
 from gpubind.planner.planning import PlanQuery
 from gpubind.rules.linkage import linkage_of

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from gpubind.documents.cdi import cdi_table, render_cdi_json, stale_lines
-from gpubind.formats.driver.cdi import KINDS
 from gpubind.host.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.inventory.cdi.listing import CdiListing, list_cdi
 from gpubind.model import VENDORS, Vendor
+from gpubind.model.vendors import CDI_KINDS
 from tests.planner.gpus.hosts import HOSTS
 from tests.rules.cases_host import cdi, healthy
 from tests.support.driver import V, host
@@ -97,7 +97,7 @@ def test_a_file_that_cannot_be_used_is_listed_with_the_reason(item: Item, fault:
 def test_a_spec_of_each_vendor_is_listed_beside_its_gpus(vendor: Vendor) -> None:
     """Of other vendors than NVIDIA and AMD, the names of devices are no numbers."""
     edits = {"deviceNodes": [{"path": "/dev/null"}]}
-    text = {"cdiVersion": "0.5.0", "kind": KINDS[vendor], "devices": [{"name": "card7", "containerEdits": edits}]}
+    text = {"cdiVersion": "0.5.0", "kind": CDI_KINDS[vendor], "devices": [{"name": "card7", "containerEdits": edits}]}
     gpus = HOSTS[{"nvidia": "one", "amd": "amd", "intel": "intel"}[vendor]][0].gpus[:1]
     machine = host(*healthy({"/etc/cdi/x.json": json.dumps(text)}))
     (file,) = list_cdi(machine, gpus=gpus).files
@@ -113,7 +113,7 @@ def test_the_numbers_of_amds_devices_count_the_gpus_by_pci_address(at: int, is_n
     uuid = sorted(gpus, key=lambda gpu: gpu.pci or "")[at].uuid
     edits = {"deviceNodes": [{"path": "/dev/dri/renderD128"}]}
     devices = [{"name": name, "containerEdits": edits} for name in ("0", "1", uuid)]
-    text = json.dumps({"cdiVersion": "0.5.0", "kind": KINDS["amd"], "devices": devices})
+    text = json.dumps({"cdiVersion": "0.5.0", "kind": CDI_KINDS["amd"], "devices": devices})
     (file,) = list_cdi(host(*healthy({"/etc/cdi/x.json": text})), gpus=gpus).files
     lacking = f"the CDI spec {file.path} lacks 1 of this host's GPUs"
     assert [one for one in file.stale if "GPU" in one] == [lacking] * is_new
