@@ -11,7 +11,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Optional
 
 from gpubind.errors import OutputError
@@ -39,7 +39,9 @@ def put_links(links: Mapping[str, HostPath], directory: str) -> bool:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         if not is_trusted_path(parent):
             raise PermissionError(errno.EACCES, "users other than root could change what is there")
-        with _directory_lock(parent):
+        with system.open_directory(parent) as opened:
+            with contextlib.suppress(OSError):  # some network file systems have no locks for directories
+                opened.lock()  # another run must not remove the directory that this one is about to use
             before = _resolve_directory(parent, name)
             if before == hidden_name:
                 return False
@@ -55,15 +57,6 @@ def put_links(links: Mapping[str, HostPath], directory: str) -> bool:
         problem = "the directory of links cannot be written"
         raise OutputError("unwritable-file", problem, where=directory, why=why) from error
     return True
-
-
-@contextlib.contextmanager
-def _directory_lock(parent: str) -> Iterator[None]:
-    """Lock *parent*: another run must not remove the directory that this one is about to use. Errors: `OSError`."""
-    with system.open_directory(parent) as opened:
-        with contextlib.suppress(OSError):  # some network file systems have no locks for directories
-            opened.lock()
-        yield
 
 
 def _resolve_directory(parent: str, name: str) -> Optional[str]:

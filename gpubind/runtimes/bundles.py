@@ -24,12 +24,12 @@ from gpubind.formats.archive.bundle import (
 )
 from gpubind.host.base import MIG_VARIABLES
 from gpubind.loader.namespace import UserBind, UserMounts
-from gpubind.model import ContainerPath, DeviceNode, HostPath, Mount, Plan
+from gpubind.model import ContainerPath, HostPath, Mount, Plan
 from gpubind.model.arch import ARCHITECTURES
-from gpubind.planner.placement import GPUBIND_LAYOUT, Layout, cdi_layout
+from gpubind.planner.placement import Layout, cdi_layout
 from gpubind.runtimes.cmdline.programs import ALL_ACTIONS, RuntimeProgram, StartSubcommand
 from gpubind.runtimes.cmdline.reader import GETOPT, GO_FLAG, OptionParser, ParsedCommandLine
-from gpubind.runtimes.edits import Bind, RuntimeArguments, is_utf8, make_edits
+from gpubind.runtimes.edits import GPUBIND_DIRECTORY, Bind, RuntimeArguments, is_utf8, make_edits
 from gpubind.runtimes.environment import BaseEnvironment, compose, set_variables
 from gpubind.runtimes.runtime import (
     NO_STAGE,
@@ -45,7 +45,6 @@ from gpubind.runtimes.runtime import (
 )
 
 CONFIG = "config.json"
-GPUBIND_DIRECTORY = GPUBIND_LAYOUT.libdir.rpartition("/")[0]
 _GPUBIND_TMPFS = BundleMount(GPUBIND_DIRECTORY, "tmpfs", "tmpfs", ("nosuid", "nodev", "noexec", "ro", "mode=755"))
 """The tmpfs for mount points below `GPUBIND_DIRECTORY`. Both runtimes make it read-only after the last mount."""
 NODE_OPTIONS = ("bind", "nosuid", "noexec")
@@ -127,12 +126,13 @@ class BundleRuntime(Runtime):
         bundle_variables = bundle.variables
         changed = compose(edits.env, BaseEnvironment(images=bundle_variables))
         env = tuple((name, value) for name, value in changed.items() if value != bundle_variables.get(name))
+        groups = {node.gid for node in nodes if node.gid != 0 and node.mode & 0o006 != 0o006}
         bundle_edits = BundleEdits(
             mounts,
             () if is_rootless else nodes,
             edits.devices if is_ruled else (),
             env,
-            groups=() if is_rootless else tuple(sorted({node.gid for node in nodes if _needs_group(node)})),
+            groups=() if is_rootless else tuple(sorted(groups)),
             without_hooks=HOOKS,
         )
         _need_utf8(bundle_edits)
@@ -192,10 +192,6 @@ class BundleRuntime(Runtime):
 
     def render(self, form: str, prepared: PreparedStart, *, quoted: bool = False) -> str:
         return prepared.arguments.document
-
-
-def _needs_group(node: DeviceNode) -> bool:
-    return node.gid != 0 and node.mode & 0o006 != 0o006
 
 
 def _obstacle(mount: Mount, source: HostPath, bundle: Bundle, image: Tree) -> Optional[str]:

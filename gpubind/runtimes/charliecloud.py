@@ -24,6 +24,7 @@ from gpubind.runtimes.cmdline.programs import ALL_ACTIONS, RuntimeProgram, Start
 from gpubind.runtimes.cmdline.reader import GETOPT_PERMUTING, UserOptionValues
 from gpubind.runtimes.cmdline.values import parse_assignment
 from gpubind.runtimes.edits import (
+    GPUBIND_DIRECTORY,
     HOST_DIRECTORIES,
     Bind,
     Edits,
@@ -56,7 +57,6 @@ _HIDDEN_BY_OVERLAY = "/srv"
 """The host's directory on which -W mounts the tmpfs, before ch-run looks up the image and the binds."""
 _IMAGE_ENV_FILE = "/ch/environment"
 """The variables of an image of Charliecloud, applied on the user's request: `NAME=VALUE` on each line."""
-GPUBIND_DIRECTORY = ContainerPath("/.gpubind")
 
 _OPTIONS = """
     bind/b= cd/c= cdi/d? cdi-dirs= ch-ssh env-no-expand feature= gid/g= home join/j join-ct= join-pid= join-tag=

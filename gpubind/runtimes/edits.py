@@ -16,6 +16,8 @@ from gpubind.model.findings import finding, with_count
 from gpubind.planner.sides import DEFAULT_EXTRAS
 from gpubind.runtimes.environment import PROGRAM_VARIABLES
 
+GPUBIND_DIRECTORY = ContainerPath("/.gpubind")
+"""The directory for the files of a plan, in the layout of most runtimes."""
 NO_MOUNT_POINT = "no-mount-point"
 
 
@@ -85,7 +87,18 @@ def make_edits(
         if why is None:
             planned.append(Bind(source, mount.target, "ro" in mount.options))
         elif why:
-            decisions.append(_no_mount_point(mount, why))
+            decisions.append(
+                Decision(
+                    vendor=mount.vendor,
+                    subject=mount.target,
+                    verdict="left-out",
+                    rule=NO_MOUNT_POINT,
+                    step="place",
+                    path=mount.source,
+                    target=mount.target,
+                    detail=why,
+                )
+            )
     findings = tuple(_no_mount_point_findings(decisions, plan))
     return Edits(tuple(planned), plan.devices, plan.env, tuple(decisions), findings)
 
@@ -182,19 +195,6 @@ def unsupported_value(
 def is_utf8(text: str) -> bool:
     """Return whether *text* was UTF-8: Python decodes other bytes as surrogate escapes."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def _no_mount_point(mount: Mount, detail: str) -> Decision:
-    return Decision(
-        vendor=mount.vendor,
-        subject=mount.target,
-        verdict="left-out",
-        rule=NO_MOUNT_POINT,
-        step="place",
-        path=mount.source,
-        target=mount.target,
-        detail=detail,
-    )
 
 
 def shared_dev_findings(plan: Plan, case: Optional[str] = None) -> Iterator[Finding]:

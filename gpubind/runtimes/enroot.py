@@ -25,6 +25,7 @@ from gpubind.runtimes import enroot_files
 from gpubind.runtimes.cmdline.programs import ALL_ACTIONS, RuntimeProgram, StartSubcommand
 from gpubind.runtimes.cmdline.reader import WHOLE, UserOptionValues
 from gpubind.runtimes.edits import (
+    GPUBIND_DIRECTORY,
     RuntimeArguments,
     binds_at_same_path,
     make_base_mounts,
@@ -32,7 +33,7 @@ from gpubind.runtimes.edits import (
     shared_dev_findings,
     unsupported_value,
 )
-from gpubind.runtimes.environment import PROGRAM_VARIABLES, BaseEnvironment, compose, set_variables
+from gpubind.runtimes.environment import BaseEnvironment, compose, set_variables
 from gpubind.runtimes.lost_choice import choice_outside
 from gpubind.runtimes.runtime import NO_STAGE, Command, Runtime, RuntimeLimits, Stage, Start, StartCall
 
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 FILE_OPTIONS = "x-create=auto,bind,ro,nosuid,nodev,private"
 NODE_OPTIONS = "x-create=auto,bind,rw,nosuid,noexec,private"
 """The options with which Enroot's own hook binds nodes where /dev is restricted. `nodev` would keep them closed."""
-GPUBIND_DIRECTORY = GPUBIND_LAYOUT.libdir.rpartition("/")[0]
 GPUBIND_TMPFS = f"tmpfs:{GPUBIND_DIRECTORY}:tmpfs:x-create=dir,nosuid,nodev,noexec,mode=755,private"
 """The tmpfs for mount points below `GPUBIND_DIRECTORY`: none of them stays in the container's directory."""
 _HOST_DIRECTORIES = ("/dev", "/proc", "/sys")
@@ -138,11 +138,10 @@ class Enroot(Runtime):
 
     def base_mounts(self, plan: Plan, start: Start) -> UserMounts:
         variables = _base_variables(start)
-        variable_names = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", *PROGRAM_VARIABLES)
-        users = {name: variables[name] for name in variable_names if name in variables}
         shared = _HOST_DIRECTORIES[1:] if _has_restricted_dev(start) else _HOST_DIRECTORIES
         unseen = tuple(f"--conf={value}" for value in start.user.options.all("conf"))
-        return make_base_mounts((*binds_at_same_path(shared), *_binds(start)), users, variables.get("HOME", ""), unseen)
+        binds = (*binds_at_same_path(shared), *_binds(start))
+        return make_base_mounts(binds, variables, variables.get("HOME", ""), unseen)
 
 
 def _setting(start: Start, name: str) -> str:

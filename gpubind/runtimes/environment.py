@@ -52,9 +52,10 @@ def compose(operations: Iterable[EnvVar], values: BaseEnvironment) -> dict[str, 
         if _is_list(var_operations):
             changed[name] = search_path(name, var_operations, values)
         else:
-            changed.update(
-                _final_value(name, var_operations, bool(values.callers.get(name) or values.images.get(name)))
-            )
+            for operation in var_operations:
+                has_value = changed.get(name) or values.callers.get(name) or values.images.get(name)
+                if operation.op != "default" or not has_value:
+                    changed[name] = operation.value
     return changed
 
 
@@ -125,12 +126,3 @@ def base_variables(
 
 def _elements(value: Optional[str]) -> list[str]:
     return [part for part in (value or "").split(":") if part]
-
-
-def _final_value(name: str, operations: Iterable[EnvVar], has_value: bool) -> dict[str, Optional[str]]:
-    """Return the value after *operations*. A default applies only if there is no value before it."""
-    values: dict[str, Optional[str]] = {}
-    for operation in operations:
-        if operation.op != "default" or not (has_value or values.get(name)):
-            values[name] = operation.value
-    return values

@@ -19,9 +19,9 @@ from gpubind.image.open import open_image
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
 from gpubind.planner.placement import cdi_layout
 from gpubind.runtimes import RUNTIMES
-from gpubind.runtimes.bundles import CRUN, GPUBIND_DIRECTORY, NODE_OPTIONS, EngineRuntime
+from gpubind.runtimes.bundles import CRUN, NODE_OPTIONS, EngineRuntime
 from gpubind.runtimes.cmdline.programs import Action
-from gpubind.runtimes.edits import RuntimeArguments
+from gpubind.runtimes.edits import GPUBIND_DIRECTORY, RuntimeArguments
 from gpubind.runtimes.runtime import STAGED_DIRECTORY, Command, Stage, Start, StartCall
 from tests.support.driver import host, kernel, rhel
 from tests.support.forked import run_forked

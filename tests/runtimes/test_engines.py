@@ -26,7 +26,7 @@ from gpubind.runtimes.cmdline.programs import Action
 from gpubind.runtimes.cmdline.reader import ParseFailure
 from gpubind.runtimes.cmdline.values import parse_list
 from gpubind.runtimes.edits import Bind, RuntimeArguments
-from gpubind.runtimes.engines.engines import DOCKER, INIT_PROGRAMS, NERDCTL, PODMAN, mount_value
+from gpubind.runtimes.engines.engines import DOCKER, INIT_PROGRAMS, NERDCTL, PODMAN
 from gpubind.runtimes.engines.options import parse_env_option, read_env_file, user_mounts
 from gpubind.runtimes.engines.remote import remote_docker
 from gpubind.runtimes.runtime import Command, Stage, Start, StartCall
@@ -305,7 +305,7 @@ HOSTILE = (
 
 @pytest.mark.parametrize("path", HOSTILE)
 def test_a_mount_says_any_path_as_the_programs_read_it(path: str) -> None:
-    word = mount_value(Bind(path, f"/x{path}", True))
+    word = DOCKER.mount_value(Bind(path, f"/x{path}", True))
     assert next(csv.reader([word], strict=True)) == ["type=bind", f"source={path}", f"target=/x{path}", "readonly"]
     assert parse_list(word)[1] == f"source={path}"
 
@@ -326,7 +326,7 @@ def test_a_path_that_no_mount_of_nerdctl_says_is_named(path: str) -> None:
 @pytest.mark.parametrize("path", ["/a\r\nb", "/a\udcff"])
 def test_a_path_that_no_mount_says_is_named(path: str) -> None:
     with pytest.raises(RuntimeLimitError, match="unsupported-path") as caught:
-        mount_value(Bind(path, "/x", True))
+        DOCKER.mount_value(Bind(path, "/x", True))
     assert caught.value.where == path
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from gpubind import plan
 from gpubind.model import Finding, Request
-from gpubind.runtimes.apptainer.singularity import LAYOUT
+from gpubind.planner.placement import SINGULARITY_LAYOUT as LAYOUT
 from gpubind.runtimes.lost_choice import choice_by_count
 from tests.support.driver import host, kernel, rhel
 from tests.support.golden import GOLDEN, assert_golden

@@ -18,11 +18,12 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
 from gpubind.image.facts import Image
 from gpubind.model import CAPABILITIES, ContainerPath, EnvVar, HostPath, Plan, Request
+from gpubind.planner.placement import SINGULARITY_LAYOUT as LAYOUT
 from gpubind.runtimes.apptainer.binds import BindSpec, _parse_binds, bind_value, mount_value, needs_mount
 from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, generated_files
 from gpubind.runtimes.apptainer.exports import render_shell_lines, variable_changes, without_variables
 from gpubind.runtimes.apptainer.options import has_fixed_mount_points, parse_site, read_env_file
-from gpubind.runtimes.apptainer.singularity import APPTAINER, LAYOUT, NO_GPU_FLAGS, SINGULARITY
+from gpubind.runtimes.apptainer.singularity import APPTAINER, NO_GPU_FLAGS, SINGULARITY
 from gpubind.runtimes.edits import Bind, RuntimeArguments
 from gpubind.runtimes.runtime import Stage, Start, StartCall, format_arguments
 from tests.support.driver import host, kernel, rhel

@@ -17,7 +17,6 @@ from gpubind.formats.archive.bundle import SIZE_LIMIT, Bundle, parse_bundle
 from gpubind.formats.driver.engines import SIZE_LIMIT as TOOLKIT_LIMIT
 from gpubind.formats.driver.engines import TOOLKIT_FILE, RequestPolicy, parse_request_policy
 from gpubind.formats.driver.require import requirements_of
-from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.image.bundle import read_bundle_image, with_directory
 from gpubind.inventory.amd.devices import KFD
@@ -42,14 +41,6 @@ NVIDIA = (NVIDIA_MODULE, "/proc/driver/nvidia/version", "/dev/nvidiactl")
 """Paths of which every host with NVIDIA's driver has one."""
 
 
-class Configuration(NamedTuple):
-    """A config.json, parsed, with its mode and owner."""
-
-    bundle: Bundle
-    mode: int
-    owner: tuple[int, int]
-
-
 OpenHost = Callable[[Mapping[str, str]], Host]
 """A function that opens this machine for a container with these variables."""
 
@@ -62,26 +53,22 @@ def edit_bundle(request: StartRequest, directory: str, path: str, program: str, 
     `prepare_gpus`.
     """
     with _open_directory(dirname(path) or ".") as place:
-        configuration = _read(place, path, directory)
-        gpus = requested_gpus(configuration.bundle, read_policy)
+        bundle, facts = _read(place, path, directory)
+        gpus = requested_gpus(bundle, read_policy)
         if gpus is None:
             return False
-        text = _edited(request, configuration.bundle, gpus, program, open_host)
         try:
-            replace(place, basename(path), text.encode(), configuration.mode, configuration.owner)
+            text = _planned(request, bundle, gpus, program, open_host)
+        except BoundError:
+            renew(TIMES_LIMIT)
+            text = _planned(request, bundle, gpus, program, open_host)
+        try:
+            mode, owner = stat.S_IMODE(facts.st_mode), (facts.st_uid, facts.st_gid)
+            replace(place, basename(path), text.encode(), mode, owner)
         except OSError as error:
             why = error.strerror or str(error)
             raise OutputError("unwritable-file", "the configuration cannot be written", where=path, why=why) from error
         return True
-
-
-def _edited(request: StartRequest, bundle: Bundle, gpus: GpuRequest, program: str, open_host: OpenHost) -> str:
-    """Return the text of the configuration with the plan. After a `BoundError`, retry with the largest bounds."""
-    try:
-        return _planned(request, bundle, gpus, program, open_host)
-    except BoundError:
-        renew(TIMES_LIMIT)
-        return _planned(request, bundle, gpus, program, open_host)
 
 
 def _planned(request: StartRequest, bundle: Bundle, gpus: GpuRequest, program: str, open_host: OpenHost) -> str:
@@ -141,8 +128,8 @@ def _open_directory(path: str) -> OpenDirectory:
         raise inspection_error(path, error) from error
 
 
-def _read(place: OpenDirectory, path: str, directory: str) -> Configuration:
-    """Return the configuration *path* in the open directory *place*. Links are not followed."""
+def _read(place: OpenDirectory, path: str, directory: str) -> tuple[Bundle, os.stat_result]:
+    """Return the configuration *path* in the open directory *place*, and its facts. Links are not followed."""
 
     def read() -> tuple[bytes, os.stat_result]:
         with open_regular(basename(path), place) as file:
@@ -154,5 +141,4 @@ def _read(place: OpenDirectory, path: str, directory: str) -> Configuration:
         raise inspection_error(path, error) from error
     with in_file(path):
         bundle = parse_bundle(data, is_engines=True)
-    bundle = with_directory(bundle, directory)
-    return Configuration(bundle, stat.S_IMODE(facts.st_mode), (facts.st_uid, facts.st_gid))
+    return with_directory(bundle, directory), facts

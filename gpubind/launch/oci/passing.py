@@ -53,7 +53,10 @@ def hand_over(args: Sequence[str]) -> None:
     program = options[1] if options else ""
     path = program if program.startswith("/") else find_runtime(program)
     if path:
-        _become(path, line)
+        try:
+            become(path, (path, *line), callers_environ())
+        except OSError:  # the kernel refuses
+            return
 
 
 def with_dashes(args: Sequence[str]) -> list[str]:
@@ -127,14 +130,6 @@ def may_request(path: str) -> bool:
     for escape in _PLAIN_ESCAPES:
         plain = plain.replace(escape, b"")
     return b"\\u00" in plain
-
-
-def _become(path: str, line: Sequence[str]) -> None:
-    """Become the program *path* with the arguments *line*; return if the kernel refuses."""
-    try:
-        become(path, (path, *line), callers_environ())
-    except OSError:
-        return
 
 
 def find_runtime(name: str) -> Optional[str]:

@@ -170,25 +170,21 @@ def read_prefix(argv: Sequence[str], at: int) -> Prefix:
 
 
 def _read(program: str, rule: _Rule, argv: Sequence[str], at: int) -> ParsedCommandLine:
-    """Parse the options of a prefix. After an unknown option, the next arguments show whether it takes a value."""
+    """Parse the options of a prefix. After an unknown option, another option or a known program ends the guess."""
 
     def guessed(trouble: ParseFailure) -> Optional[int]:
-        is_guessed = rule.guesses and trouble.kind == "unknown"
-        return _guessed(argv, trouble.position) if is_guessed else None
+        if not rule.guesses or trouble.kind != "unknown":
+            return None
+        if "=" in argv[trouble.position]:
+            return trouble.position + 1
+        for after in (trouble.position + 1, trouble.position + 2):
+            arg = argv[after] if after < len(argv) else ""
+            if arg.startswith("-") or basename(arg) in (*PROGRAMS, *_RULES, *_SHELLS):
+                return after
+        return None
 
     line = parse_options(rule.reader, read_option_table(program), argv, at, guessed)
     if line.error is not None:
         problem = f"`{argv[line.error.position]}` cannot be read, so the beginning of the command is not known"
         raise UsageError("wrap-option", problem, where=argument_location(line.error.position), hint=HINT)
     return line
-
-
-def _guessed(argv: Sequence[str], at: int) -> Optional[int]:
-    """Return the position after an unknown option, if a known program or another option there makes it certain."""
-    if "=" in argv[at]:
-        return at + 1
-    for after in (at + 1, at + 2):
-        arg = argv[after] if after < len(argv) else ""
-        if arg.startswith("-") or basename(arg) in (*PROGRAMS, *_RULES, *_SHELLS):
-            return after
-    return None

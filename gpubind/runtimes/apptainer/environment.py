@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Literal, Optional
 
 from gpubind.model import ContainerPath, EnvVar, Finding, ImageFacts, Missing, Plan, finding
-from gpubind.planner.placement import SINGULARITY_LAYOUT as LAYOUT
+from gpubind.planner.placement import SINGULARITY_LAYOUT
 from gpubind.runtimes.apptainer.options import (
     UserValue,
     has_fixed_mount_points,
@@ -24,7 +24,7 @@ from gpubind.runtimes.cmdline.values import format_map
 from gpubind.runtimes.edits import is_utf8, unsupported_value
 from gpubind.runtimes.runtime import Stage, Start
 
-LIBDIR = LAYOUT.libdir
+LIBDIR = SINGULARITY_LAYOUT.libdir
 ENVIRONMENT_SCRIPT = ContainerPath("/.singularity.d/env/99-zz-gpubind.sh")
 """Read after all environment files of an image: its name sorts after 99-base.sh and 99-runtimevars.sh."""
 BASE_SCRIPT = ContainerPath("/.singularity.d/env/99-base.sh")

@@ -11,9 +11,8 @@ from gpubind.errors import GpubindError
 from gpubind.frozen import NamedTuple
 from gpubind.model import Request
 from gpubind.model.environ import changed
-from gpubind.planner.placement import SINGULARITY_LAYOUT as LAYOUT
 from gpubind.runtimes.apptainer.binds import bind_value, mount_value, needs_mount
-from gpubind.runtimes.apptainer.environment import IMAGE_VALUE_APPENDED
+from gpubind.runtimes.apptainer.environment import IMAGE_VALUE_APPENDED, LIBDIR
 from gpubind.runtimes.edits import Bind, RuntimeArguments
 from gpubind.runtimes.runtime import PreparedStart
 
@@ -92,9 +91,9 @@ def variable_changes(
     prefixes = dict.fromkeys((prefix, "SINGULARITY"))  # Apptainer knows the older names, too
     changes = [VariableChange(f"{program}_{switch}", "unset") for program in prefixes for switch in _GPU_SWITCHES]
     changes += [VariableChange(f"{prefix}_{name}", "set", "1") for name in ("NO_NV", "NO_ROCM")]
-    libraries = (
-        _containlibs(arguments.binds, flag_libraries) if prefix == "APPTAINER" and flag_libraries is not None else {}
-    )
+    libraries: dict[str, str] = {}
+    if prefix == "APPTAINER" and flag_libraries is not None:
+        libraries = _containlibs(arguments.binds, flag_libraries)
     if libraries:
         changes.append(VariableChange(f"{prefix}_CONTAINLIBS", "append", ",".join(libraries.values()), ","))
     binds = [bind for bind in arguments.binds if bind.target not in libraries]
@@ -109,17 +108,14 @@ def variable_changes(
     ]
     for name, value in arguments.env:
         if name.endswith("LD_LIBRARY_PATH"):
-            changes.append(_search_path(f"{prefix}ENV_{name}", value))
+            # If nothing in the value is evaluated, nothing in the user's value is.
+            references = ("$LD_LIBRARY_PATH", "${LD_LIBRARY_PATH}") if "$" in value else ()
+            ours = _THEN_IMAGES.fullmatch(value)
+            after_user = ours[1] + IMAGE_VALUE_APPENDED if ours else ""
+            changes.append(VariableChange(f"{prefix}ENV_{name}", "append", value, ":", references, after_user))
         else:
             changes.append(VariableChange(f"{prefix}ENV_{name}", "set", value))
     return tuple(changes)
-
-
-def _search_path(name: str, value: str) -> VariableChange:
-    """Return the change for *value*. If nothing in *value* is evaluated, nothing in the user's value is."""
-    ours = _THEN_IMAGES.fullmatch(value)
-    references = ("$LD_LIBRARY_PATH", "${LD_LIBRARY_PATH}") if "$" in value else ()
-    return VariableChange(name, "append", value, ":", references, ours[1] + IMAGE_VALUE_APPENDED if ours else "")
 
 
 def _containlibs(binds: Iterable[Bind], flag_libraries: Mapping[str, str]) -> dict[str, str]:
@@ -127,7 +123,7 @@ def _containlibs(binds: Iterable[Bind], flag_libraries: Mapping[str, str]) -> di
     entries: dict[str, str] = {}
     for bind in binds:
         path = flag_libraries.get(bind.target, bind.source)
-        if bind.target.startswith(f"{LAYOUT.libdir}/") and not needs_mount(bind._replace(source=path)):
+        if bind.target.startswith(f"{LIBDIR}/") and not needs_mount(bind._replace(source=path)):
             name = bind.target.rpartition("/")[2]
             entries[bind.target] = path if path.endswith(f"/{name}") else f"{path}:{bind.target}"
     return entries

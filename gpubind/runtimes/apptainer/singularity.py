@@ -16,11 +16,10 @@ from typing import Optional
 from gpubind.loader.namespace import UserBind
 from gpubind.model import ContainerPath, Finding, HostPath, Missing, Mount, Plan, finding
 from gpubind.model.layouts import STARTER_PREFIXES
-from gpubind.planner import placement
-from gpubind.planner.placement import Layout
+from gpubind.planner.placement import SINGULARITY_LAYOUT, Layout
 from gpubind.runtimes.apptainer import binds, environment, options
 from gpubind.runtimes.apptainer.binds import bind_value, mount_value, named_binds, needs_mount
-from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, env_value
+from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, LIBDIR, env_value
 from gpubind.runtimes.apptainer.exports import changes_for, render_shell_lines, without_gpu_switches, without_variables
 from gpubind.runtimes.apptainer.options import dev_kind, has_fixed_mount_points, is_kept_out, is_since, user_value
 from gpubind.runtimes.cmdline.reader import ParsedCommandLine, UserOptionValues
@@ -46,9 +45,6 @@ from gpubind.runtimes.runtime import (
     format_arguments,
     parse_version,
 )
-
-LAYOUT = placement.SINGULARITY_LAYOUT
-LIBDIR = LAYOUT.libdir
 
 NO_GPU_FLAGS = ("--no-nv", "--nv=false", "--no-rocm", "--rocm=false")
 """Options that prevent the program's own GPU binds: one of each pair cancels the variable, the other the site's
@@ -92,7 +88,7 @@ class Apptainer(Runtime):
         return self.program.read(arguments, options.INSTANCE_OPTIONS)
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
-        return LAYOUT._replace(isolated=dev_kind(start) == "minimal")
+        return SINGULARITY_LAYOUT._replace(isolated=dev_kind(start) == "minimal")
 
     def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
         """Return the options for *plan*.

@@ -103,12 +103,9 @@ def environment(
     The parts: options after the user's; arguments before the command, which are a shell with its script or none; and
     the variables whose values do not depend on the image's scripts.
     """
-    callers = (
-        {}
-        if user_options.clears_env
-        else {name: value for name, value in environ.items() if _PASSED_VARIABLE.fullmatch(name)}
-    )
-    dropped = ["LD_LIBRARY_PATH", *(name for name in sorted(environ) if not _PASSED_VARIABLE.fullmatch(name))]
+    passed = {name: value for name, value in environ.items() if _PASSED_VARIABLE.fullmatch(name)}
+    callers = {} if user_options.clears_env else passed
+    dropped = ["LD_LIBRARY_PATH", *sorted(environ.keys() - passed.keys())]
     users = dict(user_options.env)
     options = [arg for name in dict.fromkeys(dropped) if name not in users for arg in ("--unsetenv", name)]
     shell = _shell(image)
@@ -124,12 +121,8 @@ def environment(
         return tuple(options), (), tuple(sorted(set_variables(final)))
     if "LD_LIBRARY_PATH" in users:
         options += ["--unsetenv", "LD_LIBRARY_PATH"]  # the shell itself has no use for it
-    names = [
-        n
-        for n in dict.fromkeys((*sorted(callers), *users))
-        if _NAME.fullmatch(n) and not _READ_ONLY_VARIABLE.fullmatch(n)
-    ]
-    hidden = [name for name in names if name not in SEARCH_PATHS]
+    names = (name for name in dict.fromkeys((*sorted(callers), *users)) if name not in SEARCH_PATHS)
+    hidden = [name for name in names if _NAME.fullmatch(name) and not _READ_ONLY_VARIABLE.fullmatch(name)]
     fixed_values = _fixed_values(operations, users)
     script = _script(operations, users, hidden, fixed_values)
     return tuple(options), (*shell, script, shell[0]), tuple(sorted(set_variables(fixed_values)))
@@ -160,11 +153,9 @@ def _script(
         first = ":".join(filter(None, (users.get("LD_LIBRARY_PATH"), *ours)))
         last = ":".join(_values(operations, "LD_LIBRARY_PATH", "append"))
         parts.append(_LIBRARY_PATH.format(first=shlex.quote(first), last=shlex.quote(last)))
-    for operation in operations:
-        if operation.op in _AFTER_OTHERS and operation.name not in SEARCH_PATHS and operation.name not in users:
-            parts.append(
-                _AFTER_OTHERS[operation.op].format(name=operation.name, value=shlex.quote(operation.value or ""))
-            )
+    for name, op, value, *_ in operations:
+        if op in _AFTER_OTHERS and name not in SEARCH_PATHS and name not in users:
+            parts.append(_AFTER_OTHERS[op].format(name=name, value=shlex.quote(value or "")))
     for name, value in sorted(fixed_values.items()):
         if _NAME.fullmatch(name):
             parts.append(f"unset {name}\n" if value is None else f"export {name}={shlex.quote(value)}\n")
@@ -173,10 +164,8 @@ def _script(
 
 def _fixed_values(operations: tuple[EnvVar, ...], users: Mapping[str, Optional[str]]) -> dict[str, Optional[str]]:
     """Return the variables whose values do not depend on the image's own; None for one to be removed."""
-    values: dict[str, Optional[str]] = {
-        operation.name: operation.value for operation in operations if operation.op in ("set", "unset")
-    }
-    values.update(users)
+    changes = {operation.name: operation.value for operation in operations if operation.op in ("set", "unset")}
+    values: dict[str, Optional[str]] = {**changes, **users}
     for name in SEARCH_PATHS:
         values.pop(name, None)
         if users.get(name, "") is None:
@@ -187,11 +176,7 @@ def _fixed_values(operations: tuple[EnvVar, ...], users: Mapping[str, Optional[s
 
 
 def _values(operations: tuple[EnvVar, ...], name: str, *ops: str) -> tuple[str, ...]:
-    return tuple(
-        operation.value
-        for operation in operations
-        if operation.name == name and operation.op in ops and operation.value
-    )
+    return tuple(each.value for each in operations if each.name == name and each.op in ops and each.value)
 
 
 def _shell(image: Tree) -> Optional[tuple[str, ...]]:

@@ -12,7 +12,7 @@ Sources: references of `docker run` and `docker pull`; podman-run(1) and podman-
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from posixpath import join, normpath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Optional
@@ -68,6 +68,7 @@ class Docker(Runtime):
     store_options: tuple[str, ...] = DOCKER_STORES
     has_daemon = True
     keeps_containers = True
+    parse_env_option = staticmethod(parse_env_option)
     read_env_file = staticmethod(read_env_file)
     remote_daemon = staticmethod(remote_docker)
     policies: Mapping[str, PullPolicy] = MappingProxyType({"missing": "missing", "always": "always", "never": "never"})
@@ -78,9 +79,6 @@ class Docker(Runtime):
     def identify(self, text: str) -> tuple[Runtime, Optional[tuple[int, ...]]]:
         """`Docker version 26.1.5, build a72d7cd` -> docker; podman's `docker` prints `podman version 5.4.2`."""
         return PODMAN if "podman" in text else DOCKER, parse_version(text)
-
-    def parse_env_option(self, text: str, environ: Mapping[str, str]) -> Mapping[str, str]:
-        return parse_env_option(text, environ)
 
     def pull(self, options: UserOptionValues, global_options: Mapping[str, str], image: str) -> PullCommand:
         """Return how the program pulls *image*. The program itself refuses an unknown policy."""
@@ -153,8 +151,17 @@ class Docker(Runtime):
         return args
 
     def mount_value(self, bind: Bind) -> str:
-        """Return a --mount value. Errors: `RuntimeLimitError` (code `unsupported-path`)."""
-        return mount_value(bind)
+        """Return a --mount value: a record of comma-separated fields, in which quotes protect nearly any path.
+
+        Errors: `RuntimeLimitError` (code `unsupported-path`).
+        """
+        for path in (bind.source, bind.target):
+            why = "a carriage return before a newline is lost" if "\r\n" in path else None
+            if not is_utf8(path):
+                why = "it is not UTF-8, and this program hands paths on as JSON"
+            if why is not None:
+                raise unsupported_path(path, why, _PLAINER_PATH_HINT)
+        return ",".join('"' + f.replace('"', '""') + '"' if re.search(r'[,"\s]', f) else f for f in _mount_fields(bind))
 
     unset_option = "--env"
     """The option that removes a variable of the image. docker's --env does so if docker's environment lacks the
@@ -257,13 +264,7 @@ class Nerdctl(Docker):
     store = None
     hides_images = True
     store_options = ()
-
-    @staticmethod
-    def remote_daemon(
-        environ: Mapping[str, str], read: Callable[[str], Optional[str]], global_options: Mapping[str, str]
-    ) -> Optional[str]:
-        """Return None: containerd's address is a socket of this machine."""
-        return None
+    remote_daemon = staticmethod(lambda environ, read, global_options: None)  # containerd has a socket of this machine
 
     def mount_value(self, bind: Bind) -> str:
         for path in (bind.source, bind.target):
@@ -295,22 +296,6 @@ def _outlives(plan: Plan, severity: Severity) -> Finding:
         vendor=driver.vendor,
         version=driver.version or "the host",
     )
-
-
-def mount_value(bind: Bind) -> str:
-    """Return a --mount value: a record of comma-separated fields, in which quotes protect nearly any path.
-
-    Errors: `RuntimeLimitError` (code `unsupported-path`).
-    """
-    for path in (bind.source, bind.target):
-        why = None
-        if not is_utf8(path):
-            why = "it is not UTF-8, and this program hands paths on as JSON"
-        elif "\r\n" in path:
-            why = "a carriage return before a newline is lost"
-        if why is not None:
-            raise unsupported_path(path, why, _PLAINER_PATH_HINT)
-    return ",".join('"' + f.replace('"', '""') + '"' if re.search(r'[,"\s]', f) else f for f in _mount_fields(bind))
 
 
 def _mount_fields(bind: Bind) -> list[str]:

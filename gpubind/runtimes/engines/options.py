@@ -76,9 +76,12 @@ def environment(plan: Plan, start: Start) -> tuple[tuple[tuple[str, str], ...], 
     operations = [
         operation for operation in plan.env if not start.user.has_unread_env_files or is_added_to(plan, operation.name)
     ]
-    for operation in operations:
-        if is_added_to(plan, operation.name):
-            _need_value(operation.name, plan, start)
+    for name in (operation.name for operation in operations if is_added_to(plan, operation.name)):
+        if plan.image is None or (user_value(start, name) is None and start.user.has_unread_env_files):
+            why = "the image is not known" if plan.image is None else "a file of --env-file cannot be looked at"
+            hint = "name the image: `--image podman:NAME`, `--image docker:NAME`" if plan.image is None else ""
+            message = f"the value of {name} in the container is not known, and what an option says takes its place"
+            raise RuntimeLimitError("image-needed", message, where=name, why=why, hint=hint)
     images = plan.image.env if plan.image is not None else {}
     users = dict(set_variables({**start.user.env_files, **start.user.options.env}))
     changed = compose(operations, BaseEnvironment(users, images=images))
@@ -92,12 +95,3 @@ def environment(plan: Plan, start: Start) -> tuple[tuple[tuple[str, str], ...], 
             raise unsupported_value(name, "it is not UTF-8, and this program hands values on as JSON")
     unset = tuple(name for name, value in changed.items() if value is None and name in images)
     return tuple(sorted(option_values.items())), unset
-
-
-def _need_value(name: str, plan: Plan, start: Start) -> None:
-    """Errors: `RuntimeLimitError` (code `image-needed`) if the container's value of *name* is unknown."""
-    if plan.image is None or (user_value(start, name) is None and start.user.has_unread_env_files):
-        why = "the image is not known" if plan.image is None else "a file of --env-file cannot be looked at"
-        hint = "name the image: `--image podman:NAME`, `--image docker:NAME`" if plan.image is None else ""
-        message = f"the value of {name} in the container is not known, and what an option says takes its place"
-        raise RuntimeLimitError("image-needed", message, where=name, why=why, hint=hint)
