@@ -204,10 +204,8 @@ def _open_from_store(
 ) -> StartTarget:
     """Return *target* with *image* of the runtime's store, after a pull if the runtime itself would pull."""
     runtime, name = target.runtime, image.name
-    if (
-        request.global_options.keys() & set(runtime.store_options)
-        or find_remote_daemon(runtime, request.environ) is not None
-    ):
+    has_other_store = request.global_options.keys() & set(runtime.store_options)
+    if has_other_store or find_remote_daemon(runtime, request.environ) is not None:
         return target
     pull = runtime.pull(runtime.user_option_values(request.arguments, request.environ), request.global_options, name)
     when = pull.policy if may_pull and not request.dry_run else "never"

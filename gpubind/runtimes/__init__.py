@@ -13,19 +13,6 @@ if TYPE_CHECKING:
     from gpubind.runtimes.cmdline.programs import RuntimeProgram
     from gpubind.runtimes.runtime import Runtime
 
-__all__ = [
-    "ARGUMENT_FORMATS",
-    "DOCUMENT_FORMATS",
-    "ENV_RUNTIMES",
-    "PLAN_FORMATS",
-    "PROGRAMS",
-    "RUNTIMES",
-    "WRAPPED",
-    "format_fits_runtime",
-    "get_runtime",
-    "runtime_of_format",
-]
-
 
 class RuntimeEntry(NamedTuple):
     """The facts of a runtime that are needed before its module is loaded."""
@@ -89,20 +76,12 @@ PROGRAMS: Mapping[str, RuntimeProgram] = _Programs({**_WRAPPED_ROWS, **_OTHER_RO
 """The command lines that `wrap` parses: those of `WRAPPED`, and of other programs."""
 DOCUMENT_FORMATS = tuple(dict.fromkeys(document for row in _RUNTIMES_BY_NAME.values() for document in row.documents))
 """The formats that are documents, which outlive the command."""
-PLAN_FORMATS = (
-    *(
-        name + form
-        for form in dict.fromkeys(form for row in _RUNTIMES_BY_NAME.values() for form in row.forms)
-        for name, row in _RUNTIMES_BY_NAME.items()
-        if form in row.forms
-    ),
-    *DOCUMENT_FORMATS,
-)
-"""The formats of `plan --format`."""
 ENV_RUNTIMES = tuple(name for name, row in _RUNTIMES_BY_NAME.items() if "-env" in row.forms)
 """The runtimes that read options from variables, in the order of `RUNTIMES`."""
 ARGUMENT_FORMATS = tuple(name for name, row in _RUNTIMES_BY_NAME.items() if "" in row.forms)
 """The formats that are arguments, which a shell may need quoted."""
+PLAN_FORMATS = (*ARGUMENT_FORMATS, *(f"{name}-env" for name in ENV_RUNTIMES), *DOCUMENT_FORMATS)
+"""The formats of `plan --format`."""
 
 
 def get_runtime(name: str, *others: str) -> Runtime:
@@ -124,11 +103,8 @@ def runtime_of_format(plan_format: str) -> Runtime:
 
 def format_fits_runtime(name: str, plan_format: str) -> bool:
     """Return whether *plan_format* is one of *name* or of its module: Apptainer may be called `singularity`."""
-    return any(
-        row.module == _RUNTIMES_BY_NAME[name].module
-        for candidate, row in _RUNTIMES_BY_NAME.items()
-        if plan_format in _formats(candidate, row)
-    )
+    module, rows = _RUNTIMES_BY_NAME[name].module, _RUNTIMES_BY_NAME.items()
+    return any(row.module == module and plan_format in _formats(candidate, row) for candidate, row in rows)
 
 
 def _formats(name: str, entry: RuntimeEntry) -> tuple[str, ...]:

@@ -89,10 +89,7 @@ _PROGRAMS = {
 
 class BundleRuntime(Runtime):
     image_forms = ("bundle",)
-    limits = RuntimeLimits(
-        no_namespace_message="it will say that it may not make a user namespace",
-        hides_missing_command=True,
-    )
+    limits = RuntimeLimits("it will say that it may not make a user namespace", hides_missing_command=True)
 
     def __init__(self, name: str) -> None:
         self.name = self.title = name
@@ -136,14 +133,9 @@ class BundleRuntime(Runtime):
             without_hooks=HOOKS,
         )
         _need_utf8(bundle_edits)
-        return RuntimeArguments(
-            (),
-            edits.binds,
-            set_variables(dict(env)),
-            edits.decisions,
-            edits.findings,
-            document=apply_edits(bundle, bundle_edits),
-        )
+        text = apply_edits(bundle, bundle_edits)
+        variables = set_variables(dict(env))
+        return RuntimeArguments((), edits.binds, variables, edits.decisions, edits.findings, document=text)
 
     def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
         """Return the whole command line. runc reads only a file named config.json, so the edited one is in a separate

@@ -38,14 +38,7 @@ from gpubind.runtimes.edits import (
     unsupported_path,
     unsupported_value,
 )
-from gpubind.runtimes.environment import (
-    LIBRARY_PATH,
-    PROGRAM_VARIABLES,
-    BaseEnvironment,
-    compose,
-    is_added_to,
-    set_variables,
-)
+from gpubind.runtimes.environment import PROGRAM_VARIABLES, BaseEnvironment, compose, is_added_to, set_variables
 from gpubind.runtimes.runtime import NO_STAGE, Command, Runtime, RuntimeLimits, Stage, Start, StartCall
 
 if TYPE_CHECKING:
@@ -105,11 +98,8 @@ class Charliecloud(Runtime):
     def stored_image(
         self, image: ImageReference, options: UserOptionValues, environ: Mapping[str, str], texts: Mapping[str, str]
     ) -> Optional[str]:
-        storage = (
-            options.last("storage")
-            or environ.get("CH_IMAGE_STORAGE")
-            or f"/var/tmp/{_user_name(environ, environ.get('HOME', ''))}.ch"
-        )
+        usual = f"/var/tmp/{_user_name(environ, environ.get('HOME', ''))}.ch"
+        storage = options.last("storage") or environ.get("CH_IMAGE_STORAGE") or usual
         return f"{storage}/img/{image.text.replace('/', '%').replace(':', '+')}"
 
     def mount_point_files(self, plan: Plan, start: Start) -> tuple[ContainerPath, ...]:
@@ -140,14 +130,10 @@ class Charliecloud(Runtime):
                 _need_visible(bind.source)
             options += ["-b", f"{bind.source}:{bind.target}"]
         env = _environment(plan, start)
-        findings = (
-            *shared_dev_findings(plan, "always"),
-            *self.writable_bind_findings(edits, plan, start, stage),
-            *edits.findings,
-        )
-        return RuntimeArguments(
-            (*options, *_env_args(env, start)), binds, set_variables(env), edits.decisions, findings
-        )
+        writable = self.writable_bind_findings(edits, plan, start, stage)
+        findings = (*shared_dev_findings(plan, "always"), *writable, *edits.findings)
+        options += _env_args(env, start)
+        return RuntimeArguments(tuple(options), binds, set_variables(env), edits.decisions, findings)
 
     def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
         """Return the whole command line. Errors: `RuntimeLimitError` (code `hidden-path`) if -W hides the image."""
@@ -158,10 +144,8 @@ class Charliecloud(Runtime):
         if "USER" not in environ:
             # ch-run does not start without it. The name of the home directory is nearly always the user's name.
             environ = changed(environ, values={"USER": _user_name(environ, start.caller.home or "")})
-        return Command(
-            (call.program, *start.user.arguments, *arguments.options, call.image, "--", *start.in_directory(call)),
-            environ,
-        )
+        options = (*start.user.arguments, *arguments.options)
+        return Command((call.program, *options, call.image, "--", *start.in_directory(call)), environ)
 
     def base_mounts(self, plan: Plan, start: Start) -> UserMounts:
         options = start.user.options
@@ -266,12 +250,11 @@ def _environment(plan: Plan, start: Start) -> dict[str, Optional[str]]:
     and drops empty items. A list therefore begins with `$NAME`.
     """
     lists = {variable.name for variable in plan.env if is_added_to(plan, variable.name)}
-    users: dict[str, Optional[str]] = {
-        **start.user.options.env,
-        **{name: _user_value_reference(name, start) for name in lists},
-    }
+    references = {name: _user_value_reference(name, start) for name in lists}
+    users: dict[str, Optional[str]] = {**start.user.options.env, **references}
     callers = {name: value for name in start.caller.environ if (value := _user_value(start, name)) is not None}
-    return compose(plan.env, BaseEnvironment(users, callers, {LIBRARY_PATH: _image_library_path(plan, start.tree)}))
+    images = {"LD_LIBRARY_PATH": _image_library_path(plan, start.tree)}
+    return compose(plan.env, BaseEnvironment(users, callers, images))
 
 
 def _user_value_reference(name: str, start: Start) -> str:

@@ -118,12 +118,8 @@ class Enroot(Runtime):
             if "\n" in value or enroot_files.unquoted(value) != value:
                 raise unsupported_value(name, "Enroot ends a value at a line end, and takes the quotes around it away")
             args += ["--env", f"{name}={value}"]
-        outside = choice_outside(
-            plan,
-            callers if start.caller.on_host else {},
-            lambda name: self.hides_caller_variable(start, name),
-            "unnamed",
-        )
+        environ = callers if start.caller.on_host else {}
+        outside = choice_outside(plan, environ, lambda name: self.hides_caller_variable(start, name), "unnamed")
         dev = () if is_restricted else shared_dev_findings(plan, "enroot")
         return RuntimeArguments(
             tuple(args), edits.binds, tuple(env.items()), edits.decisions, (*edits.findings, *dev, *outside)

@@ -75,10 +75,7 @@ def library_path(plan: Plan) -> dict[str, str]:
 
 
 def _is_list(operations: Iterable[EnvVar]) -> bool:
-    return any(
-        operation.op in ("prepend", "append") or (operation.name, operation.op) == (LIBRARY_PATH, "set")
-        for operation in operations
-    )
+    return any(each.op in ("prepend", "append") or (each.name, each.op) == (LIBRARY_PATH, "set") for each in operations)
 
 
 def search_path(name: str, operations: Iterable[EnvVar], values: BaseEnvironment) -> str:

@@ -43,11 +43,8 @@ def choice_of_others(plan: Plan, environ: Mapping[str, str]) -> Iterator[Finding
     renumbered = {variable.name for variable in plan.env if variable.op == "set"} if plan.isolated else set()
     for name, value, gpus in _chosen(plan, environ):
         names = split_visible(value)
-        if (
-            name in renumbered
-            and not hides_all(names)
-            and not all(_is_same_inside(gpu_name, gpus, plan) for gpu_name in names)
-        ):
+        is_same = all(_is_same_inside(gpu_name, gpus, plan) for gpu_name in names)
+        if name in renumbered and not hides_all(names) and not is_same:
             yield _lost("entered", name, value, gpus)
 
 

@@ -66,11 +66,8 @@ class Proot(Runtime):
         why = "PRoot ends a path at a colon, and takes a `!` at its end for an option of the bind"
         options = [arg for bind in edits.binds for arg in ("-b", format_bind(bind, why, ("!",)))]
         env = compose(plan.env, BaseEnvironment(callers=start.caller.environ, images=library_path(plan)))
-        findings = (
-            *edits.findings,
-            *shared_dev_findings(plan, "always"),
-            *self.writable_bind_findings(edits, plan, start, stage),
-        )
+        writable = self.writable_bind_findings(edits, plan, start, stage)
+        findings = (*edits.findings, *shared_dev_findings(plan, "always"), *writable)
         unset = tuple(name for name, value in env.items() if value is None and name in start.caller.environ)
         return RuntimeArguments(tuple(options), edits.binds, set_variables(env), edits.decisions, findings, unset)
 
@@ -89,11 +86,9 @@ class Proot(Runtime):
     def render(self, form: str, prepared: PreparedStart, *, quoted: bool = False) -> str:
         """Return a command line of env(1) that starts `proot`, which has no option for variables."""
         arguments = prepared.arguments
-        variables = (
-            *(f"--unset={name}" for name in arguments.unset),
-            *(f"{name}={value}" for name, value in arguments.env),
-        )
-        options = ("env", *variables, self.name, *arguments.options)
+        changes = [f"--unset={name}" for name in arguments.unset]
+        changes += [f"{name}={value}" for name, value in arguments.env]
+        options = ("env", *changes, self.name, *arguments.options)
         return format_arguments(arguments._replace(options=options, unset=()), self.name, quoted=quoted)
 
 

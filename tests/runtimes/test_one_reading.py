@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubind.errors import UsageError
-from gpubind.launch.wrap.command import WrappedCommand, parse_command, split_options, user_options
+from gpubind.launch.wrap.command import WrappedCommand, parse_command, split_options
 from gpubind.runtimes import PROGRAMS, WRAPPED
 from gpubind.runtimes.cmdline.programs import StartSubcommand
 from gpubind.runtimes.cmdline.reader import ParseFailure
@@ -65,8 +65,8 @@ def test_wrap_and_what_a_container_brings_read_the_same_options(runtime: str, da
     wrapped = wrapped_of(runtime, data.draw(lines(runtime)))
     if wrapped is None:
         return
-    read = WRAPPED[runtime].user_option_values(user_options(wrapped), {})
-    line = WRAPPED[runtime].parse_user_options(user_options(wrapped))
+    read = WRAPPED[runtime].user_option_values(wrapped.user_options, {})
+    line = WRAPPED[runtime].parse_user_options(wrapped.user_options)
     assert (line.skipped_errors, line.operand_indexes, line.insert_index, line.error) == ((), (), len(line.argv), None)
     gpu_flags = {option.position for option in wrapped.gpus.flags}
     users = [option for option in wrapped.options if option.position not in gpu_flags]

@@ -73,10 +73,8 @@ def _capabilities(env: Mapping[str, str], granted: Optional[tuple[str, ...]]) ->
         return caps
     refused = [cap for cap in caps or () if cap not in granted]
     if refused and caps != CAPABILITIES:
-        problem, why = (
-            f"`{assignment(CAPS_VARIABLE, text)}` is not granted",
-            f"{TOOLKIT_FILE} grants {', '.join(granted)}",
-        )
+        problem = f"`{assignment(CAPS_VARIABLE, text)}` is not granted"
+        why = f"{TOOLKIT_FILE} grants {', '.join(granted)}"
         raise UsageError("wrap-gpus", problem, why=why, hint=f"leave out {', '.join(refused)}")
     return tuple(cap for cap in caps or CAPABILITIES if cap in granted and (caps is not None or cap != "compat32"))
 

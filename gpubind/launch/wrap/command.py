@@ -99,6 +99,13 @@ class WrappedCommand(NamedTuple):
         return {option.name: option.value for option in (*self.globals, *self.options) if option.name in global_names}
 
     @property
+    def user_options(self) -> tuple[str, ...]:
+        """The user's options for the runtime, without the GPU flags."""
+        flags = {option.position for option in self.gpus.flags}
+        args_by_position = {option.position: option.args for option in self.options if option.position not in flags}
+        return tuple(arg for args in args_by_position.values() for arg in args)
+
+    @property
     def starts_here(self) -> bool:
         """Whether the runtime starts in this environment; else a plan made here may be wrong: see `insert_gpubind`."""
         return not any(prefix.moves for prefix in self.prefixes)
@@ -160,15 +167,6 @@ def asks_by_flag(argv: Sequence[str]) -> bool:
     """Return whether the runtime in *argv* gives GPUs only by a flag, so that a line without one needs no plan."""
     args = tuple(argv)
     return PROGRAMS[basename(args[read_prefixes(args)[1]])].requests_gpus_by_flag
-
-
-def user_options(wrapped: WrappedCommand) -> tuple[str, ...]:
-    """Return the user's options for the runtime, without the GPU flags."""
-    flag_positions = {option.position for option in wrapped.gpus.flags}
-    args_by_position = {
-        option.position: option.args for option in wrapped.options if option.position not in flag_positions
-    }
-    return tuple(arg for args in args_by_position.values() for arg in args)
 
 
 def split_options(runtime: str, action: str, args: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -323,14 +321,15 @@ def _unreadable(
             where=where,
             hint="start it with its GPUs: `gpubind wrap -- docker run --gpus ...`, or `podman run`",
         )
+    hint = "remove the GPU flag, and insert the output of `gpubind plan --format`"
+    if trouble.kind == "no-value":
+        hint = "give it its value"
     return UsageError(
         "wrap-option",
         f"`{arg}` of {argv[at]} cannot be read",
         where=where,
         why=_TROUBLES[trouble.kind],
-        hint="give it its value"
-        if trouble.kind == "no-value"
-        else "remove the GPU flag, and insert the output of `gpubind plan --format`",
+        hint=hint,
     )
 
 

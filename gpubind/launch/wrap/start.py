@@ -13,14 +13,7 @@ from gpubind.launch.caller import find_remote_daemon
 from gpubind.launch.lasting import use_cdi_devices
 from gpubind.launch.start import FALLBACK_ERRORS, inspect_start, prepare_start, report_builtin_flag
 from gpubind.launch.target import UNREADABLE_IMAGE_ERRORS, StartRequest, StartTarget, start_as_written, with_target
-from gpubind.launch.wrap.command import (
-    WrappedCommand,
-    asks_by_flag,
-    insert_gpubind,
-    parse_command,
-    rewrite,
-    user_options,
-)
+from gpubind.launch.wrap.command import WrappedCommand, asks_by_flag, insert_gpubind, parse_command, rewrite
 from gpubind.launch.wrap.gpus import SHOWN, GpuRequest, as_written, with_image
 from gpubind.launch.wrap.passing import SITE_LIMIT, site_switches
 from gpubind.launch.wrap.unread import without_plan
@@ -72,7 +65,7 @@ def _wrapped_command(request: StartRequest, line: WrappedCommand) -> Optional[Co
     """Return *line* with the plan in it; None if it is to start unchanged. Errors: as `make_command`."""
     runtime = WRAPPED[line.runtime]
     request = request._replace(
-        arguments=user_options(line),
+        arguments=line.user_options,
         global_options=line.global_options,
         is_entered=line.is_entered,
         container="created" if line.subcommand[-1:] == ("create",) else "kept",

@@ -55,10 +55,8 @@ def without_plan(argv: Sequence[str], environ: Mapping[str, str]) -> Optional[Us
             return _build_warning(args, at)
         if first != "compose":
             return None
-        line, name = (
-            parse_options(reader, DOCKER_COMPOSE.option_table, args, line.operand_indexes[0] + 1),
-            f"{name} compose",
-        )
+        line = parse_options(reader, DOCKER_COMPOSE.option_table, args, line.operand_indexes[0] + 1)
+        name = f"{name} compose"
     return _compose_warning(line, name, environ)
 
 

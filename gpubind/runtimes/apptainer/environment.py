@@ -99,13 +99,11 @@ def _variable(variable: EnvVar, start: Start) -> Iterator[tuple[str, str]]:
         parts = [user_var.text, value] if user_var is not None and user_var.text else [value]
         if user_var is None or user_var.text is not None:
             yield name, ":".join(parts)
-    elif user_value(start, variable.name) is None and variable.op == "set" and variable.value is not None:
+    elif user_value(start, variable.name) is not None:
+        return
+    elif variable.op == "set" and variable.value is not None:
         yield variable.name, value
-    elif (
-        user_value(start, variable.name) is None
-        and variable.op in ("append", "default")
-        and not is_literal(start.user.options)
-    ):
+    elif variable.op in ("append", "default") and not is_literal(start.user.options):
         yield from _added(variable, value, start)
 
 

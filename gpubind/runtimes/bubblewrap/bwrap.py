@@ -171,11 +171,8 @@ def _user_directories(plan: Plan, start: Start) -> list[str]:
         is_bindable = path.startswith("/") and path not in UNBOUND_WORKING_DIRECTORIES and "\0" not in path
         if any(_inside(mount.target, [path]) for mount in plan.mounts):
             continue  # it would hide the mount points that the plan needs
-        if (
-            is_bindable
-            and path in start.caller.directories
-            and not _inside(path, [*_VIRTUAL_DIRECTORIES, "/tmp", "/var/tmp", *paths])
-        ):
+        is_covered = _inside(path, [*_VIRTUAL_DIRECTORIES, "/tmp", "/var/tmp", *paths])
+        if is_bindable and path in start.caller.directories and not is_covered:
             paths.append(path)
     return paths
 

@@ -37,17 +37,17 @@ eval "test -z \\"\\${{$__gpubind+.}}\\" || __gpubind_$__gpubind=\\$$__gpubind"
 unset "$__gpubind"
 done
 """
-_READ_SCRIPT = """unset PATH LD_LIBRARY_PATH
-for __gpubind in {directory}/*.sh
+_READ_SCRIPT = f"""unset PATH LD_LIBRARY_PATH
+for __gpubind in {ENVIRONMENT_DIRECTORY}/*.sh
 do
 test -f "$__gpubind" || continue
 case ${{__gpubind##*/}} in
 99-base.sh|99-runtimevars.sh) continue;;
-90-environment.sh) export PATH="${{PATH-{path}}}";;
+90-environment.sh) export PATH="${{PATH-{DEFAULT_PATH}}}";;
 esac
 . "$__gpubind"
 case ${{__gpubind##*/}} in
-{docker}) for __gpubind in {directories}
+{"|".join(DOCKER_FILES)}) for __gpubind in {DEFAULT_PATH.replace(":", " ")}
 do
 case :$PATH: in
 *:$__gpubind:*) ;;
@@ -136,13 +136,8 @@ def _script(
 ) -> str:
     """Return the script that reads the image's scripts without the caller's *names*, and then sets the variables."""
     joined_names = " ".join(names)
-    directories = DEFAULT_PATH.replace(":", " ")
     parts = [_HIDE_SCRIPT.format(names=joined_names)] if names else []
-    parts.append(
-        _READ_SCRIPT.format(
-            directory=ENVIRONMENT_DIRECTORY, path=DEFAULT_PATH, docker="|".join(DOCKER_FILES), directories=directories
-        )
-    )
+    parts.append(_READ_SCRIPT)
     parts += [_RESTORE_SCRIPT.format(names=joined_names)] if names else []
     if "PATH" not in fixed_values:
         before = "".join(f"{part}:" for part in _values(operations, "PATH", "prepend"))

@@ -314,12 +314,8 @@ def _proot(table: OptionTable, argv: Sequence[str], position: int) -> Union[Pars
 def _udocker(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:
     name, value = _split(argv[position])
     spec = table.names.get(name[2:]) if name.startswith("--") else table.letters.get(name[1:])
-    if (
-        spec is not None
-        and spec.argument_count
-        and value is None
-        and any(arg.startswith("-") for arg in argv[position + 1 : position + 2])
-    ):
+    is_option_next = any(arg.startswith("-") for arg in argv[position + 1 : position + 2])
+    if spec is not None and spec.argument_count and value is None and is_option_next:
         return ParseFailure("no-value", position)
     return _parse_option(spec, argv, position, value)
 

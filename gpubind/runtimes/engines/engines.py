@@ -21,7 +21,7 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
 from gpubind.formats.driver.gpu_names import NVIDIA_VISIBLE_DEVICES
 from gpubind.loader.namespace import UserMounts
-from gpubind.model import ContainerPath, DeviceNode, Finding, Missing, Plan, Severity, finding
+from gpubind.model import ContainerPath, DeviceNode, Missing, Plan, finding
 from gpubind.model.environ import changed
 from gpubind.planner.placement import GPUBIND_LAYOUT, Layout, cdi_layout
 from gpubind.runtimes.cmdline.reader import UserOptionValues, parse_option_table
@@ -85,11 +85,8 @@ class Docker(Runtime):
         policy = self.policies.get(options.last("pull") or "missing", "never") if not image.startswith("-") else "never"
         global_args = [f"--{name}={value}" for name, value in global_options.items()]
         option_values = {name.removeprefix("override-"): values for name, values in options.values.items()}
-        args = [
-            f"--{name}={value}"
-            for name in parse_option_table(self.pull_options).names
-            for value in option_values.get(name, ())
-        ]
+        names = parse_option_table(self.pull_options).names
+        args = [f"--{name}={value}" for name in names for value in option_values.get(name, ())]
         no_repeat = ("--pull=never",) if policy in ("always", "newer") else ()
         pull = PullCommand(
             policy, (*global_args, "pull", *args, image), self.prints_name or options.has("quiet"), no_repeat
@@ -132,7 +129,11 @@ class Docker(Runtime):
         if plan.mounts and plan.image is None:
             findings += (finding("image-unknown", subject="image"),)
         if start.restarts is not None and plan.mounts:
-            findings += (_outlives(plan, start.restarts),)
+            # The container keeps the paths of the plan, which an update of the driver removes.
+            driver, severity = plan.drivers[0].driver, start.restarts
+            vendor, version = driver.vendor, driver.version or "the host"
+            code = "container-outlives-driver"
+            findings += (finding(code, subject="mounts", severity=severity, vendor=vendor, version=version),)
         caller_unset = unset if self.unset_option == "--env" else ()
         return RuntimeArguments(tuple(options), edits.binds, env, edits.decisions, findings, caller_unset)
 
@@ -187,12 +188,8 @@ class Docker(Runtime):
             line += [] if user_options.values.get("interactive") else ["--interactive"]
             line += ["--tty"] if start.caller.has_terminal and not user_options.values.get("tty") else []
         line += _shm_args(start)
-        if (
-            call.action != "run"
-            and start.facts.inits
-            and not user_options.values.get("init")
-            and not user_options.all("pid")
-        ):
+        chooses_init = user_options.values.get("init") or user_options.all("pid")
+        if call.action != "run" and start.facts.inits and not chooses_init:
             line += self.init_args(start)
         if call.action == "shell":
             line += ["--entrypoint", start.shell]
@@ -284,18 +281,6 @@ def _need_local(start: Start) -> None:
             why="a plan names the files of this machine",
             hint="plan on that machine, or have the program use this one's daemon: `docker context use default`",
         )
-
-
-def _outlives(plan: Plan, severity: Severity) -> Finding:
-    """Return the finding that a container keeps the paths of *plan*, which an update of the driver removes."""
-    driver = plan.drivers[0].driver
-    return finding(
-        "container-outlives-driver",
-        subject="mounts",
-        severity=severity,
-        vendor=driver.vendor,
-        version=driver.version or "the host",
-    )
 
 
 def _mount_fields(bind: Bind) -> list[str]:
