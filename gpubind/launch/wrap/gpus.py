@@ -306,11 +306,9 @@ def _devices(
         values = () if option.name != "device" else parse_list(option.value) if lists else (option.value,)
         cdi_names = [value for value in values if cdi_gpu(value) is not None]
         if cdi_names and len(cdi_names) < len(values):
-            problem, where = (
-                f"`{' '.join(option.args)}` names GPUs and other devices",
-                argument_location(option.position),
-            )
-            raise UsageError("wrap-gpus", problem, where=where, hint="give the others an option of their own")
+            problem = f"`{' '.join(option.args)}` names GPUs and other devices"
+            where, hint = argument_location(option.position), "give the others an option of their own"
+            raise UsageError("wrap-gpus", problem, where=where, hint=hint)
         if cdi_names:
             flags.append(option)
             names += cdi_names
