@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar, Union
 
 from gpubind.formats.elf.elf import HEAD_SIZE, STUB_LIMIT, ElfFacts, ElfIdent, NotElf, is_stub, parse_ident
@@ -48,10 +49,13 @@ class FileFact(Generic[T_co]):
         self.is_kept = is_kept
 
 
-def _parse_elf(stream: BinaryIO) -> ElfFacts:
-    from gpubind.formats.elf.dynamic import parse_elf
+def _parser(module: str, name: str) -> Callable[[BinaryIO], Any]:
+    """Return the function *name* of the *module* of formats/elf, which is imported at the first call."""
 
-    return parse_elf(stream)
+    def parse(stream: BinaryIO) -> Any:
+        return getattr(import_module(f"gpubind.formats.elf.{module}"), name)(stream)
+
+    return parse
 
 
 def _cost_of_elf(facts: ElfFacts) -> int:
@@ -66,45 +70,25 @@ def _parse_gpu_code(stream: BinaryIO) -> GpuCode:
     return parse_gpu_code(stream, lambda cost: spend("codes", cost))
 
 
-def _parse_named_libraries(stream: BinaryIO) -> DlopenNames:
-    from gpubind.formats.elf.named import parse_named_libraries
-
-    return parse_named_libraries(stream)
-
-
-def _read_constants(stream: BinaryIO) -> Union[bytes, Missing]:
-    from gpubind.formats.elf.named import read_constants
-
-    data = read_constants(stream)
-    return Missing("unreadable", "its constants are too large, or cut off") if data is None else data
-
-
-def _read_first_code(stream: BinaryIO) -> Union[bytes, Missing]:
-    from gpubind.formats.elf.named import read_first_code
-
-    data = read_first_code(stream)
-    return Missing("unreadable", "its code is cut off") if data is None else data
-
-
 def _cost_of_bytes(data: bytes) -> int:
     return FILE_COST + len(data) // _TEXT_STEP
 
 
 IDENT: FileFact[Union[ElfIdent, NotElf]] = FileFact("ident", parse_ident, lambda _: 0, 0, head=HEAD_SIZE, is_kept=True)
 """The ELF identification."""
-ELF: FileFact[ElfFacts] = FileFact("elf", _parse_elf, _cost_of_elf, is_buffered=True, is_kept=True)
+ELF: FileFact[ElfFacts] = FileFact("elf", _parser("dynamic", "parse_elf"), _cost_of_elf, is_buffered=True, is_kept=True)
 """The dynamic facts of an ELF file."""
 STUB: FileFact[bool] = FileFact("stub", is_stub, lambda _: 0, 0, head=STUB_LIMIT, is_kept=True)
 """Whether a file of at most `STUB_LIMIT` bytes is a stub of libcuda or NVML by what it holds."""
 GPU_CODE: FileFact[GpuCode] = FileFact("gpu_code", _parse_gpu_code, lambda _: FILE_COST, FILE_COST, is_kept=True)
 """The GPU code in an ELF file."""
 NAMED_LIBRARIES: FileFact[DlopenNames] = FileFact(
-    "named_libraries", _parse_named_libraries, lambda named: FILE_COST + named.size // _TEXT_STEP
+    "named_libraries", _parser("named", "parse_named_libraries"), lambda named: FILE_COST + named.size // _TEXT_STEP
 )
 """The names of libraries in the texts of an ELF file, which it may open."""
-CONSTANTS: FileFact[bytes] = FileFact("constants", _read_constants, _cost_of_bytes)
+CONSTANTS: FileFact[bytes] = FileFact("constants", _parser("named", "read_constants"), _cost_of_bytes)
 """The constants of an ELF file, its section `.rodata`."""
-FIRST_CODE: FileFact[bytes] = FileFact("first_code", _read_first_code, _cost_of_bytes)
+FIRST_CODE: FileFact[bytes] = FileFact("first_code", _parser("named", "read_first_code"), _cost_of_bytes)
 """The first megabytes of the machine code of an ELF file."""
 RECORDED = (IDENT, ELF, STUB)
 """The facts that a record contains."""

@@ -102,10 +102,10 @@ class LiveTree(OpenedTree):
         return facts._replace(acl=self._acl(path)) if facts.kind in self.with_acls else facts
 
     def _acl(self, path: str) -> str:
-        from gpubind.formats.driver.acl import ATTRIBUTE, parse_acl  # most trees have no devices
+        from gpubind.formats.driver.kernel import ACL_ATTRIBUTE, parse_acl  # most trees have no devices
 
         try:
-            return parse_acl(system.get_attribute(self.real(RootedPath(path)), ATTRIBUTE))
+            return parse_acl(system.get_attribute(self.real(RootedPath(path)), ACL_ATTRIBUTE))
         except OSError as error:
             if error.errno in _NO_ACL:
                 return ""

@@ -16,8 +16,7 @@ from gpubind.files.ldconfig import LD_CACHE_PATH, read_ldcache, read_ldsoconf
 from gpubind.files.wsl import driver_stores
 from gpubind.formats.driver.engines import ENGINE_PROGRAMS as PROGRAMS_OF_ENGINES
 from gpubind.formats.driver.engines import version_command
-from gpubind.formats.driver.nvidia_cli import list_argv
-from gpubind.formats.driver.nvidia_smi import COMPUTE_CAPABILITY_QUERY, GPU_QUERY
+from gpubind.formats.driver.nvidia import COMPUTE_CAPABILITY_QUERY, GPU_QUERY, list_argv
 from gpubind.formats.elf.elf import GCONV_DIRECTORY, PROGRAMS, is_glibc_file
 from gpubind.formats.elf.ldcache import LdCache
 from gpubind.host.base import MPS_PIPE_DIRECTORY, ROCM_PATH, Host

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpubind.formats.driver.nvidia_smi import COMPUTE_CAPABILITY_QUERY, GPU_QUERY, parse_capabilities, parse_gpu_rows
+from gpubind.formats.driver.nvidia import COMPUTE_CAPABILITY_QUERY, GPU_QUERY, parse_capabilities, parse_gpu_rows
 from gpubind.host import Host
 from gpubind.model import ABSENT, Gpu, Inventory, Missing
 

@@ -7,7 +7,7 @@ from typing import Optional
 
 from gpubind.inventory.claims import Claim
 from gpubind.inventory.search import Search
-from gpubind.loader.closure import Dependency, host_closure
+from gpubind.loader.container import Dependency, host_closure
 from gpubind.model import CAPABILITIES, Capability, Decision, FileGroup, HostFile, Request, Vendor
 from gpubind.model.files import Missing, ResolvedFile, RootedPath
 

@@ -19,7 +19,7 @@ from gpubind.errors import Format, GpubindError
 from gpubind.formats.archive import oci, sif, squashfs, tar
 from gpubind.formats.archive.bundle import parse_bundle
 from gpubind.formats.archive.squashfs import MetadataReference, Squashfs, SquashfsFile
-from gpubind.formats.driver import cdi, engines, filelist, gpu_names, icd, kernel, liblist, nvidia_cli, require, tegra
+from gpubind.formats.driver import cdi, engines, filelist, gpu_names, icd, kernel, liblist, nvidia, require, tegra
 from gpubind.formats.driver.registration import (
     Registration,
     out_of_containerd,
@@ -539,7 +539,7 @@ def driver_cases() -> Cases:
             },
         ),
         *of(
-            lambda text: str(nvidia_cli.parse_list(text))[:30],
+            lambda text: str(nvidia.parse_list(text))[:30],
             {
                 "an empty answer": "",
                 "one empty line": "\n",

@@ -23,15 +23,14 @@ from gpubind.formats.driver import (
     kernel,
     mknod,
     neo,
-    nvidia_smi,
+    nvidia,
     vaapi,
 )
 from gpubind.formats.driver import names as names_module
-from gpubind.formats.driver.acl import parse_acl
-from gpubind.formats.driver.amdgpu_ids import name_in
+from gpubind.formats.driver.kernel import amdgpu_name, parse_acl
 from gpubind.formats.driver.liblist import entry_kind, library_stem
 from gpubind.formats.driver.names import driver_section, driver_version_of, name_facts, rocm_section
-from gpubind.formats.driver.nvidia_cli import list_argv, parse_failure, parse_list
+from gpubind.formats.driver.nvidia import list_argv, parse_failure, parse_list
 from gpubind.formats.driver.registration import ENGINES, Registration, is_ours, members
 from gpubind.formats.elf.elf import is_glibc_file, is_loader, split_library_path
 from gpubind.formats.gpucode import hip
@@ -390,22 +389,22 @@ def drivers() -> Rows:
         *each(driver_version_of, names),
         *each(entry_kind, ["libx.so", "/usr/libx.so.1", "/usr/x", "x"]),
         *each(library_stem, ["libcuda.so.1", "libcuda"]),
-        *each(nvidia_smi.parse_gpu_rows, [smi]),
-        ("257 lines", len(nvidia_smi.parse_gpu_rows("".join(f"{number}, GPU-a, , x\n" for number in range(257))))),
+        *each(nvidia.parse_gpu_rows, [smi]),
+        ("257 lines", len(nvidia.parse_gpu_rows("".join(f"{number}, GPU-a, , x\n" for number in range(257))))),
         (
             "257 answers",
             len(
-                nvidia_smi.parse_capabilities(
+                nvidia.parse_capabilities(
                     "".join(f"0:{n // 256:02x}:{n % 256:02x}.0, 8\n".replace("0:", "0000:", 1) for n in range(257))
                 )
             ),
         ),
         ("companions", [str(companion) for companion in names_module.COMPANIONS]),
-        *each(nvidia_smi.parse_capabilities, ["00000000:01:00.0, 8.6\nx, 1\n"]),
+        *each(nvidia.parse_capabilities, ["00000000:01:00.0, 8.6\nx, 1\n"]),
         *each(parse_failure, answers),
         *each(parse_list, [listed]),
         *each(list_argv, ["/", "/run/nvidia"]),
-        *((name, getattr(nvidia_smi, name)) for name in ("COMPUTE_CAPABILITY_QUERY", "GPU_QUERY")),
+        *((name, getattr(nvidia, name)) for name in ("COMPUTE_CAPABILITY_QUERY", "GPU_QUERY")),
         *each(kernel.pci_of, properties),
         *each(kernel.gfx_of, chips),
         *each(kernel.uuid_of, uuids),
@@ -455,7 +454,7 @@ def drivers() -> Rows:
         *((engine, [field for field in row if not callable(field)]) for engine, row in ENGINES.items()),
         *each(members, [b'{"runtimes": {}, "a": {}}', b'{"runtimes": {"x": {}}}', b""]),
         *each(parse_acl, [acl, acl[:-1], b"", b"\1\0\0\0" + acl[4:]]),
-        *each(lambda row: name_in(text, *row), [(0x74A1, 0), (0x74A1, 1), (0x74A2, 0), (1, 1)]),
+        *each(lambda row: amdgpu_name(text, *row), [(0x74A1, 0), (0x74A1, 1), (0x74A2, 0), (1, 1)]),
         *each(filelist.parse_filelist, [b'[{"name": "x"}, {"name": "y", "type": "LIB", "is_32bit_compat": "True"}]']),
         *each(
             lambda row: row.is_library, [filelist.ListedFile("x", kind) for kind in ("LIB", "SYMLINK", "BINARY", "")]

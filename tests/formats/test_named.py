@@ -11,6 +11,7 @@ from gpubind.errors import FormatError
 from gpubind.formats.elf import named
 from gpubind.formats.elf.dynamic import find_sections
 from gpubind.formats.elf.named import DlopenNames, parse_named_libraries
+from gpubind.model import Missing
 from tests.support.elf import elf
 
 
@@ -89,7 +90,7 @@ def test_the_constants_are_whole_or_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     assert named.read_constants(io.BytesIO(whole)) == b"text\0"
     assert named.read_constants(io.BytesIO(elf("libx.so"))) == b""
     monkeypatch.setattr(named, "READ_LIMIT", 4)
-    assert named.read_constants(io.BytesIO(whole)) is None
+    assert isinstance(named.read_constants(io.BytesIO(whole)), Missing)
 
 
 def test_a_file_that_ends_within_its_constants_says_so() -> None:
@@ -99,5 +100,5 @@ def test_a_file_that_ends_within_its_constants_says_so() -> None:
     assert parse_named_libraries(io.BytesIO(larger)) == DlopenNames((), None, None, 1 << 20)
     larger = data.replace(struct.pack("<QQ", start, 64), struct.pack("<QQ", start, named.STEP + 1))
     assert parse_named_libraries(io.BytesIO(larger)).unread == "it ends within its constants"
-    assert named.read_constants(io.BytesIO(larger)) is None
+    assert isinstance(named.read_constants(io.BytesIO(larger)), Missing)
     assert named.read_first_code(io.BytesIO(elf("libx.so", more={".text": b"1"}))) == b"1"

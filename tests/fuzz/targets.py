@@ -53,7 +53,7 @@ from gpubind.formats.driver.kernel import (
     parse_properties,
 )
 from gpubind.formats.driver.liblist import parse_liblist
-from gpubind.formats.driver.nvidia_cli import parse_failure, parse_list
+from gpubind.formats.driver.nvidia import parse_failure, parse_list
 from gpubind.formats.driver.require import evaluate
 from gpubind.formats.driver.tegra import parse_mount_specs
 from gpubind.formats.elf.dynamic import parse_cuda_note, parse_elf

@@ -9,7 +9,7 @@ import pytest
 
 from gpubind import open_host
 from gpubind.errors import UsageError
-from gpubind.formats.driver.acl import ATTRIBUTE
+from gpubind.formats.driver.kernel import ACL_ATTRIBUTE
 from gpubind.host.live import LiveHost
 from gpubind.model import Missing, ResolvedFile
 from gpubind.model.files import FORBIDDEN
@@ -82,13 +82,13 @@ def test_access_to_a_node_is_the_users(tmp_path: Path) -> None:
 def test_an_access_control_list_counts_for_another_user_and_in_a_record(tmp_path: Path) -> None:
     make_tree(tmp_path, {**USERS, "/node": File(b"", 0o600), "/shut/file": File(b"1", 0o644), "/shut": Dir(0o700)})
     for path, bits in (("node", 6), ("shut", 5)):
-        os.setxattr(tmp_path / path, ATTRIBUTE, acl_for(4242, bits))
+        os.setxattr(tmp_path / path, ACL_ATTRIBUTE, acl_for(4242, bits))
     alice = LiveHost(str(tmp_path), str(tmp_path)).as_user("alice")
     found = alice.dev.find("/node")
     assert isinstance(found, ResolvedFile)
     assert found.stat.acl == "user::rwx,user:4242:rw-,group::---,mask::rw-,other::---"
     assert (alice.access(found), alice.driver.text("/shut/file")) == ("rw", "1")
-    os.setxattr(tmp_path / "shut", ATTRIBUTE, acl_for(4243, 5))
+    os.setxattr(tmp_path / "shut", ACL_ATTRIBUTE, acl_for(4243, 5))
     assert LiveHost(str(tmp_path), str(tmp_path)).as_user("alice").driver.text("/shut/file") is None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpubind.errors import NothingToBindError
-from gpubind.formats.driver.nvidia_smi import COMPUTE_CAPABILITY_QUERY, GPU_QUERY
+from gpubind.formats.driver.nvidia import COMPUTE_CAPABILITY_QUERY, GPU_QUERY
 from gpubind.host.record import RecordedRun
 from gpubind.host.recorded import RecordedHost
 from gpubind.inventory.architectures import GpuArch, architectures

@@ -6,7 +6,7 @@ import pytest
 
 from gpubind.formats.elf.elf import is_glibc_file
 from gpubind.formats.elf.ldcache import parse_ldsoconf
-from gpubind.loader.closure import host_closure
+from gpubind.loader.container import host_closure
 from gpubind.loader.search import Loader
 from gpubind.model import RootedPath
 from tests.support.elf import elf

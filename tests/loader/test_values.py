@@ -8,8 +8,7 @@ from typing import Any, Optional
 import pytest
 
 from gpubind.files import Tree
-from gpubind.loader.closure import host_closure
-from gpubind.loader.container import Container
+from gpubind.loader.container import Container, host_closure
 from gpubind.loader.hwcaps import Cpu
 from gpubind.loader.linkage import linked_files, linked_in_plan, linked_outside
 from gpubind.loader.namespace import UserBind, UserMounts

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from gpubind.formats.driver.acl import ATTRIBUTE
+from gpubind.formats.driver.kernel import ACL_ATTRIBUTE
 from gpubind.memo import answer, questions
 from tests.support.acl import acl_for
 from tests.support.changes import CDI
@@ -101,7 +101,7 @@ def _open_to(user: int) -> Callable[[Bench], None]:
     """A node that an access control list gives to *user*; its mode is the same for every user."""
 
     def change(bench: Bench) -> None:
-        os.setxattr(bench.host / "dev/nvidia0", ATTRIBUTE, acl_for(user, 6))
+        os.setxattr(bench.host / "dev/nvidia0", ACL_ATTRIBUTE, acl_for(user, 6))
 
     return change
 

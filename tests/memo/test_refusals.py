@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Optional
 
 import pytest
 
-from gpubind.formats.driver.acl import ATTRIBUTE
+from gpubind.formats.driver.kernel import ACL_ATTRIBUTE
 from gpubind.machine import listener, system
 from gpubind.machine.system import OpenFile
 from gpubind.memo import filesystems, questions
@@ -84,7 +84,7 @@ def _shut(path: Path) -> None:
 def _listed_for(user: int, made: State) -> State:
     def make(path: Path) -> None:
         made(path)
-        os.setxattr(path, ATTRIBUTE, acl_for(user, 6))
+        os.setxattr(path, ACL_ATTRIBUTE, acl_for(user, 6))
 
     return make
 
@@ -183,7 +183,7 @@ ASKED: dict[str, Asked] = {
     ),
     "access to a directory": Asked(_list, {**PLACES, "a directory": _directory(), **_by_lists(_directory())}),
     "attribute": Asked(
-        lambda path: system.get_attribute(str(path), ATTRIBUTE),
+        lambda path: system.get_attribute(str(path), ACL_ATTRIBUTE),
         {
             **PLACES,
             "a list": _listed_for(0, _file("one")),
@@ -280,7 +280,7 @@ def test_each_change_between_the_answers_and_refusals_of_a_question_is_found(kin
     assert apart(lambda: _not_found(ASKED[kind], path)) == []
 
 
-@pytest.mark.parametrize("ask", [lambda file: file.attribute(ATTRIBUTE), lambda file: file.attributes()])
+@pytest.mark.parametrize("ask", [lambda file: file.attribute(ACL_ATTRIBUTE), lambda file: file.attributes()])
 def test_after_an_attribute_of_an_open_file_nothing_is_kept(ask: Callable[[OpenFile], object], tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("one")

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Optional
 import pytest
 
 from gpubind import plan
-from gpubind.formats.driver.nvidia_smi import COMPUTE_CAPABILITY_QUERY
+from gpubind.formats.driver.nvidia import COMPUTE_CAPABILITY_QUERY
 from gpubind.host.record import RecordedRun, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.image.facts import Image

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from typing import Callable, Optional
 
-from gpubind.formats.driver.acl import ATTRIBUTE
+from gpubind.formats.driver.kernel import ACL_ATTRIBUTE
 from gpubind.memo.files import read_secret, unpacked
 from tests.support.acl import acl_for
 from tests.support.elf import elf
@@ -126,10 +126,10 @@ def a_group(bench: Bench, rng: random.Random) -> None:
 def an_access_list(bench: Bench, rng: random.Random) -> None:
     """For a user; its mask is the group's permission in the mode, which may stay as it is."""
     path = _path(bench, rng)
-    if ATTRIBUTE in os.listxattr(path) and rng.random() < 0.3:
-        os.removexattr(path, ATTRIBUTE)
+    if ACL_ATTRIBUTE in os.listxattr(path) and rng.random() < 0.3:
+        os.removexattr(path, ACL_ATTRIBUTE)
     else:
-        os.setxattr(path, ATTRIBUTE, acl_for(rng.choice((0, 1000)), rng.choice((0, 4, 5, 6, 7))))
+        os.setxattr(path, ACL_ATTRIBUTE, acl_for(rng.choice((0, 1000)), rng.choice((0, 4, 5, 6, 7))))
 
 
 def a_read_only_mount(bench: Bench, rng: random.Random) -> None:
@@ -337,8 +337,8 @@ def why_not_drawn(base: Path) -> dict[Change, str]:
     """Return the changes that cannot be made by this user to files of the directory *base*, each with the reason."""
     why: dict[Change, Optional[str]] = {a_read_only_mount: why_no_mounts(base), an_access_list: None}
     try:
-        os.setxattr(base, ATTRIBUTE, acl_for(0, 7))
-        os.removexattr(base, ATTRIBUTE)
+        os.setxattr(base, ACL_ATTRIBUTE, acl_for(0, 7))
+        os.removexattr(base, ACL_ATTRIBUTE)
     except OSError as error:
         why[an_access_list] = str(error)
     if not IS_ROOT:

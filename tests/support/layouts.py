@@ -9,7 +9,7 @@ import json
 import random
 from typing import NamedTuple, Optional
 
-from gpubind.formats.driver.nvidia_cli import list_argv
+from gpubind.formats.driver.nvidia import list_argv
 from gpubind.host import ListFile
 from gpubind.host.record import RecordedList, RecordedRun
 from gpubind.host.recorded import RecordedHost

@@ -1,5 +1,7 @@
 """Texts of /proc and /sys: the driver's version, its GPUs and parameters, the kernel's device numbers, KFD's nodes.
 
+Also access control lists of files, in the kernel's extended attribute, and libdrm's names of AMD's GPUs.
+
 Sources: NVIDIA open-gpu-kernel-modules `kernel-open/nvidia/nv-procfs.c`; proc(5) for /proc/devices; Linux
 `drivers/gpu/drm/amd/amdkfd/kfd_topology.c` (`node_show`), which writes /sys/class/kfd/kfd/topology/nodes.
 """
@@ -7,6 +9,7 @@ Sources: NVIDIA open-gpu-kernel-modules `kernel-open/nvidia/nv-procfs.c`; proc(5
 from __future__ import annotations
 
 import re
+import struct
 from typing import TYPE_CHECKING, Optional
 
 from gpubind.errors import Format
@@ -26,6 +29,13 @@ _NO_VERSION = Format("bad-procfs", "no driver version")
 _DEVICES = Format("bad-procfs", "malformed /proc/devices")
 _KFD = Format("bad-kfd", "malformed KFD properties")
 _PROPERTY = r"([A-Za-z0-9_]+) ([0-9]{1,20})"
+ACL_ATTRIBUTE = "system.posix_acl_access"
+_ACL_HEAD = b"\2\0\0\0"
+"""The version."""
+_ACL_ENTRY = struct.Struct("<HHI")
+_ACL_TAGS = {0x01: "user", 0x02: "user", 0x04: "group", 0x08: "group", 0x10: "mask", 0x20: "other"}
+_NAMED_TAGS = (0x02, 0x08)
+"""The tags of entries that have the number of one user or group."""
 _PCI = re.compile(r"([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])")
 
 
@@ -182,3 +192,28 @@ def gfx_of(properties: dict[str, int]) -> Optional[str]:
     if not version:
         return None
     return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
+
+
+def parse_acl(data: bytes) -> str:
+    """Return the list in *data* as `Stat.acl`: `user::rw-,user:1000:rw-,group::---,mask::rw-,other::---`.
+
+    Empty for data of another version, which no current kernel writes. Source: Linux
+    `include/uapi/linux/posix_acl_xattr.h`, `posix_acl.h`.
+    """
+    head, listed = data[: len(_ACL_HEAD)], data[len(_ACL_HEAD) :]
+    if head != _ACL_HEAD or len(listed) % _ACL_ENTRY.size:
+        return ""
+    entries = []
+    for tag, bits, number in _ACL_ENTRY.iter_unpack(listed):
+        rights = "".join(letter if bits & bit else "-" for letter, bit in (("r", 4), ("w", 2), ("x", 1)))
+        entries.append(f"{_ACL_TAGS.get(tag, '')}:{number if tag in _NAMED_TAGS else ''}:{rights}")
+    return ",".join(entries)
+
+
+def amdgpu_name(text: str, device: int, revision: int) -> Optional[str]:
+    """Return the name of a GPU with these PCI IDs in *text*, libdrm's `amdgpu.ids`; None if it is missing.
+
+    A line of it: `74A1, 00, AMD Instinct MI300X`. Source: libdrm `amdgpu/amdgpu_asic_id.c`.
+    """
+    match = re.search(rf"(?mi)^0*{device:x},[ \t]*0*{revision:x},[ \t]*(\S[^\n]{{0,99}})$", text)
+    return match[1].strip() if match else None

@@ -7,10 +7,11 @@ x86-64 into `.lrodata`; strings of Go do not end with a zero byte.
 from __future__ import annotations
 
 import re
-from typing import BinaryIO, Optional
+from typing import BinaryIO, Optional, Union
 
 from gpubind.formats.elf.dynamic import OFFSET_LIMIT, SHT_NOBITS, find_sections
 from gpubind.frozen import NamedTuple
+from gpubind.model import Missing
 
 SECTIONS = (".rodata", ".lrodata")
 READ_LIMIT = 64 << 20
@@ -67,29 +68,30 @@ def parse_named_libraries(stream: BinaryIO) -> DlopenNames:
     return DlopenNames(tuple(sorted(names)[:NAMES_LIMIT]), nccl, unread, size)
 
 
-def read_constants(stream: BinaryIO) -> Optional[bytes]:
+def read_constants(stream: BinaryIO) -> Union[bytes, Missing]:
     """Return the section `.rodata` of the ELF file in *stream*, empty if it has none.
 
-    None if the section is larger than `READ_LIMIT` or truncated. Errors: as `parse_elf`.
+    Missing if the section is larger than `READ_LIMIT` or truncated. Errors: as `parse_elf`.
     """
-    return _read_section(stream, SECTIONS[0], READ_LIMIT, is_whole=True)
+    why = "its constants are too large, or cut off"
+    return _read_section(stream, SECTIONS[0], READ_LIMIT, why, is_whole=True)
 
 
-def read_first_code(stream: BinaryIO) -> Optional[bytes]:
+def read_first_code(stream: BinaryIO) -> Union[bytes, Missing]:
     """Return the first `CODE_LIMIT` bytes of the section `.text` of the ELF file in *stream*; else as `read_constants`.
 
     Link editors put the code that runs at load time there.
     """
-    return _read_section(stream, CODE, CODE_LIMIT, is_whole=False)
+    return _read_section(stream, CODE, CODE_LIMIT, "its code is cut off", is_whole=False)
 
 
-def _read_section(stream: BinaryIO, name: str, limit: int, *, is_whole: bool) -> Optional[bytes]:
+def _read_section(stream: BinaryIO, name: str, limit: int, why: str, *, is_whole: bool) -> Union[bytes, Missing]:
     section = find_sections(stream, (name,)).get(name)
     if section is None or section.kind == SHT_NOBITS:
         return b""
     if (is_whole and section.size > limit) or section.offset >= OFFSET_LIMIT:
-        return None
+        return Missing("unreadable", why)
     stream.seek(section.offset)
     size = min(section.size, limit)
     data = stream.read(size) or b""
-    return data if len(data) == size else None
+    return data if len(data) == size else Missing("unreadable", why)

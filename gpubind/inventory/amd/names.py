@@ -10,7 +10,7 @@ import json
 from functools import lru_cache
 from typing import Optional
 
-from gpubind.formats.driver.amdgpu_ids import name_in
+from gpubind.formats.driver.kernel import amdgpu_name
 from gpubind.host import Host
 from gpubind.model.data import read_data
 
@@ -29,7 +29,7 @@ def find_name(host: Host, device: Optional[int], revision: Optional[int]) -> Opt
     name = by_revision.get(revision)
     if name is None and revision is not None:
         texts = (host.driver.lenient.text(path) or "" for path in _IDS)  # older records do not have it
-        name = next(filter(None, (name_in(text, device, revision) for text in texts)), None)
+        name = next(filter(None, (amdgpu_name(text, device, revision) for text in texts)), None)
     names = set(by_revision.values())
     return name or by_revision.get(None) or (names.pop() if len(names) == 1 else None)
 

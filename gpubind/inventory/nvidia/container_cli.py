@@ -14,7 +14,7 @@ from typing import Optional, Union
 from gpubind.errors import FormatError
 from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES, parse_gpu_id, split_visible
 from gpubind.formats.driver.kernel import PROC_CAPABILITIES
-from gpubind.formats.driver.nvidia_cli import PROGRAM, list_argv, parse_failure, parse_list
+from gpubind.formats.driver.nvidia import PROGRAM, list_argv, parse_failure, parse_list
 from gpubind.host import Host
 from gpubind.inventory.claims import Claim, SourceResult
 from gpubind.model import Finding, MigName, MigNode, Missing, PassedOver, Request, finding

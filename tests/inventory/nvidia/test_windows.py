@@ -11,8 +11,7 @@ import pytest
 
 import gpubind
 from gpubind.errors import NothingToBindError, UsageError
-from gpubind.formats.driver.nvidia_cli import list_argv
-from gpubind.formats.driver.nvidia_smi import GPU_QUERY, parse_gpu_rows
+from gpubind.formats.driver.nvidia import GPU_QUERY, list_argv, parse_gpu_rows
 from gpubind.host.record import RecordedRun, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.inventory.asked import with_gpus_of_smi

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpubind.formats.driver.nvidia_smi import GPU_QUERY
+from gpubind.formats.driver.nvidia import GPU_QUERY
 from gpubind.host.record import RecordedRun
 from tests.layouts.frame import HostLayout
 from tests.layouts.nvidia import libraries

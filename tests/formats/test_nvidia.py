@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubind.errors import FormatError
-from gpubind.formats.driver.nvidia_cli import NvidiaCliList, list_argv, parse_failure, parse_list
+from gpubind.formats.driver.nvidia import NvidiaCliList, list_argv, parse_failure, parse_list
 from tests.support import answers, damaged
 from tests.support.measure import is_less_work
 

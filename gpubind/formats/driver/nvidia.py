@@ -1,18 +1,25 @@
-"""The answer of `nvidia-container-cli list`: one absolute path a line, without headings or types.
+"""The answers of NVIDIA's programs: `nvidia-container-cli list`, and `nvidia-smi --query-gpu`.
 
-Sources: libnvidia-container `src/cli/list.c` (order and content), `src/cli/main.c`, `src/cli/common.c`, `src/error.c`
-(`nvidia-container-cli: <class> error: <text>`, exit status 1).
+`nvidia-container-cli list` prints one absolute path a line, without headings or types. Sources: nvidia-smi(1),
+`nvidia-smi --help-query-gpu`; libnvidia-container `src/cli/list.c` (order and content), `src/cli/main.c`,
+`src/cli/common.c`, `src/error.c` (`nvidia-container-cli: <class> error: <text>`, exit status 1).
 """
 
 from __future__ import annotations
 
 from gpubind.errors import Format
+from gpubind.formats.driver.kernel import normalize_pci
 from gpubind.frozen import NamedTuple
+from gpubind.model import Gpu
 
 PROGRAM = "nvidia-container-cli"
 LINE_LIMIT = 4096
 LINES_LIMIT = 10_000
 MESSAGE_LIMIT = 300
+COMPUTE_CAPABILITY_QUERY = ("nvidia-smi", "--query-gpu=pci.bus_id,compute_cap", "--format=csv,noheader")
+GPU_QUERY = ("nvidia-smi", "--query-gpu=index,uuid,pci.bus_id,name", "--format=csv,noheader")
+"""Queries the GPUs, which no file lists in WSL."""
+GPUS_LIMIT = 256
 _malformed = Format("bad-nvidia-cli", f"malformed answer of `{PROGRAM} list`").damaged
 
 
@@ -89,3 +96,25 @@ def _kind(path: str) -> str:
         return "firmware"
     name = path.rpartition("/")[2]
     return "libraries" if name.endswith(".so") or ".so." in name else "others"
+
+
+def parse_gpu_rows(text: str) -> tuple[Gpu, ...]:
+    """Return the GPUs in the answer to `GPU_QUERY`, in the order of their indexes. Never raises."""
+    gpus: dict[int, Gpu] = {}
+    for line in text.splitlines()[:GPUS_LIMIT]:
+        index, uuid, address, model = (*(part.strip() for part in line.split(",", 3)), "", "", "")[:4]
+        if index.isdigit() and index.isascii() and len(index) < 4 and uuid.startswith("GPU-"):
+            pci = normalize_pci(address)
+            gpus[int(index)] = Gpu("nvidia", int(index), uuid, pci, None, model or None, None, chosen=True)
+    return tuple(gpu for _, gpu in sorted(gpus.items()))
+
+
+def parse_capabilities(text: str) -> dict[str, str]:
+    """Return the compute capability of each GPU by its PCI address: `0000:01:00.0` -> `8.6`. Never raises."""
+    capabilities = {}
+    for line in text.splitlines()[:GPUS_LIMIT]:
+        address, _, capability = (part.strip() for part in line.partition(","))
+        pci = normalize_pci(address)
+        if pci is not None:
+            capabilities[pci] = capability
+    return capabilities
