@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar, Union
 
 from gpubind.formats.elf.elf import HEAD_SIZE, STUB_LIMIT, ElfFacts, ElfIdent, NotElf, is_stub, parse_ident
+from gpubind.frozen import NamedTuple
 from gpubind.machine.budget import spend
 from gpubind.model import Missing
 
@@ -22,31 +23,21 @@ FILE_COST, UNREADABLE_COST = 100, 1000
 """The cost of an ELF file in units of the bound `facts`. An unreadable file may have failed late."""
 
 
-class FileFact(Generic[T_co]):
+class FileFact(NamedTuple, Generic[T_co]):
     """A kind of fact."""
 
-    def __init__(
-        self,
-        name: str,
-        parse: Callable[[Any], Union[T_co, Missing]],
-        cost: Callable[[Any], int],
-        unreadable: int = UNREADABLE_COST,
-        *,
-        head: int = 0,
-        is_buffered: bool = False,
-        is_kept: bool = False,
-    ) -> None:
-        """*parse* gets the first *head* bytes, or, if that is 0, a stream of the file. *is_buffered*: most is read in
-        order. *cost* and *unreadable*: the cost of an answer in units of the bound `facts`. *is_kept*: cache answers
-        until the tree is closed.
-        """
-        self.name = name
-        self.parse = parse
-        self.cost = cost
-        self.unreadable = unreadable
-        self.head = head
-        self.is_buffered = is_buffered
-        self.is_kept = is_kept
+    name: str
+    parse: Callable[[Any], Union[T_co, Missing]]
+    """Gets the first `head` bytes, or, if that is 0, a stream of the file."""
+    cost: Callable[[Any], int]
+    """The cost of an answer in units of the bound `facts`."""
+    unreadable: int = UNREADABLE_COST
+    """The cost of the answer that the file is unreadable."""
+    head: int = 0
+    is_buffered: bool = False
+    """Whether most of the file is read in order."""
+    is_kept: bool = False
+    """Whether answers are cached until the tree is closed."""
 
 
 def _parser(module: str, name: str) -> Callable[[BinaryIO], Any]:

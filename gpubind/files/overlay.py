@@ -99,9 +99,7 @@ class Layer(LiveTree):
             names = {entry.name: _is_whiteout(entry) for entry in directory.entries()}
         spend("texts", sum(map(len, names)))
         shown = frozenset(name for name, hides in names.items() if not hides and not name.startswith(WHITEOUT))
-        hidden = frozenset(
-            name[len(WHITEOUT) :] if name.startswith(WHITEOUT) else name for name in names if name not in shown
-        )
+        hidden = frozenset(name.removeprefix(WHITEOUT) for name in names if name not in shown)
         return Names(shown, hidden, bool(_OPAQUE & attributes) or OPAQUE in names)
 
 

@@ -127,9 +127,8 @@ class RememberedTree(Tree):
 
     def _asked(self, question: str, *about: Any) -> Any:
         """Return the answer to the *question* of that name; the files themselves answer a new one."""
-        return self._ask(
-            question, about[0] if len(about) == 1 else about, lambda: getattr(self.full_tree, question)(*about)
-        )
+        key = about[0] if len(about) == 1 else about
+        return self._ask(question, key, lambda: getattr(self.full_tree, question)(*about))
 
     def _ask(self, question: str, key: Any, answer: Callable[[], Any]) -> Any:
         answers = self._known.setdefault(question, {})

@@ -33,9 +33,8 @@ def driver_stores(tree: Tree) -> Stores:
     """
     names = tree.names(WSL_DRIVERS)
     nvidia_names = [name for name in names if name.startswith(NVIDIA_STORE_PREFIX)]
-    stores = _with_libcuda(tree, nvidia_names) or _with_libcuda(
-        tree, [name for name in names if name not in nvidia_names]
-    )
+    other_names = [name for name in names if name not in nvidia_names]
+    stores = _with_libcuda(tree, nvidia_names) or _with_libcuda(tree, other_names)
     if len(stores) < 2:
         return Stores(stores)
     copies = {name: _size(tree, f"{WSL_LIBRARIES}/{name}") for name in tree.names(WSL_LIBRARIES)}

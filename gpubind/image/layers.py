@@ -245,12 +245,9 @@ class LayerIndex:
     def _count_steps(self, steps: int) -> None:
         self._steps += steps
         if self._steps > STEPS_LIMIT:
-            raise FormatError(
-                "image-bomb",
-                "the image has far longer paths than images do",
-                place=f"more than {STEPS_LIMIT} names in them",
-                why="an index of them would take too much time",
-            ).in_file(self.blobs[-1].label)
+            message, why = "the image has far longer paths than images do", "an index of them would take too much time"
+            place = f"more than {STEPS_LIMIT} names in them"
+            raise FormatError("image-bomb", message, place=place, why=why).in_file(self.blobs[-1].label)
 
 
 ELF_LIMIT = 8 << 20

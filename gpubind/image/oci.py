@@ -146,9 +146,8 @@ def _from_index(
         raise _unsupported(f"its configuration is of type {manifest.config.media_type[:100]!r}", blobs.label)
     for layer in manifest.layers:
         if layer.media_type.endswith("+encrypted"):
-            raise HostReadError(
-                "encrypted-image", "the image is encrypted", where=blobs.label, why=f"a layer is {layer.media_type!r}"
-            )
+            why = f"a layer is {layer.media_type!r}"
+            raise HostReadError("encrypted-image", "the image is encrypted", where=blobs.label, why=why)
         if not oci.is_layer_type(layer.media_type):
             raise _unsupported(f"a layer is of type {layer.media_type[:100]!r}", blobs.label)
     env = blobs.read_document(manifest.config.path, oci.parse_oci_config, manifest.config)

@@ -119,9 +119,8 @@ def _open_root(reference: ImageReference, machine: Optional[str] = None) -> Imag
     hint = (
         "name the image that it runs in, `--image IMAGE --program ENV/bin/python`; for this machine, leave out --image"
     )
-    raise PythonEnvironmentError(
-        "unknown-image", f"this is {ENVIRONMENTS[marker]}", where=reference.text, why=why, hint=hint
-    )
+    message = f"this is {ENVIRONMENTS[marker]}"
+    raise PythonEnvironmentError("unknown-image", message, where=reference.text, why=why, hint=hint)
 
 
 def open_reference(image: ImageReference, machine: Optional[str] = None) -> Image:

@@ -170,10 +170,8 @@ def _stop(container: Container, names: list[str], file: Optional[ContainerFile],
     if isinstance(ident, Missing):
         return ExecStop("unreadable", str(ident))
     if isinstance(ident, ElfIdent) and not caller.runs(ident.arch, arch):
-        return ExecStop(
-            "architecture",
-            f"{name}: Exec format error (126); it is for {ident.arch}, this machine is {caller.machine or arch}",
-        )
+        why = f"{name}: Exec format error (126); it is for {ident.arch}, this machine is {caller.machine or arch}"
+        return ExecStop("architecture", why)
     if not isinstance(ident, ElfIdent) and ident.rule == "zero-byte" and len(names) == 1:
         return ExecStop("empty", f"{name} is empty: it ends at once, with 0")
     return None

@@ -156,9 +156,8 @@ def _first_undefined(elf: ElfFacts, defined: _Defined, *, of_userspace: bool = F
         if prefix is None:
             return Unfit(rule, need.library, undefined[0])
         available = newest_version(has, prefix)
-        return Unfit(
-            rule, need.library, f"{prefix}_{newest_version(undefined, prefix)}", available and f"{prefix}_{available}"
-        )
+        newest = f"{prefix}_{newest_version(undefined, prefix)}"
+        return Unfit(rule, need.library, newest, available and f"{prefix}_{available}")
     return None
 
 

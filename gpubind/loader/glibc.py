@@ -147,9 +147,8 @@ def with_libc(host: Tree, files: Sequence[HostFile], image: Loader, fit: ImageFi
     bridge = _bridge(host, files if "compat32" in request.capabilities else (), image, fit)
     if bridge is None or bridge.refusal:
         return fit._replace(libc=bridge if request.libc == "host" else None)
-    bridged = fit_files(
-        host, files, image, fit.facts, userspaces_of(request.vendors), request.userspace == "host", bridge.files
-    )
+    userspaces, is_forced = userspaces_of(request.vendors), request.userspace == "host"
+    bridged = fit_files(host, files, image, fit.facts, userspaces, is_forced, bridge.files)
     helped = [file for file in files if file.path in fit.unfit and file.path not in bridged.unfit]
     bridge = bridge._replace(enables=tuple(dict.fromkeys(file.path for file in helped)))
     if request.libc == "host" or (request.libc == "auto" and any(_is_needed(file, request) for file in helped)):

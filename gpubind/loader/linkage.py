@@ -5,7 +5,7 @@ The facts come from the loader's closure. They are values by file, for a page th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from posixpath import basename
 from typing import Literal, Optional
@@ -97,11 +97,12 @@ def linked_files(
 def linked_in_plan(tree: Tree, mounts: Iterable[Mount]) -> tuple[LinkedFile, ...]:
     """Return *mounts*, of files in *tree*, without an image: libraries outside the plan are unknown."""
     mounts = tuple(mounts)
-    names = {mount.target.rpartition("/")[2]: mount.target for mount in mounts if mount.kind == "library"}
-    return tuple(
-        LinkedFile(mount.target, "plan", _uses(_facts(tree, mount.source), partial(_in_plan, names)))
-        for mount in mounts
-    )
+    targets = {mount.target.rpartition("/")[2]: mount.target for mount in mounts if mount.kind == "library"}
+
+    def resolve(name: str) -> _Found:
+        return LinkUse(name, targets.get(name), "found" if name in targets else "unknown"), None
+
+    return tuple(LinkedFile(each.target, "plan", _uses(_facts(tree, each.source), resolve)) for each in mounts)
 
 
 def linked_outside(container: Container, tree: Tree, path: RootedPath) -> LinkedFile:
@@ -153,7 +154,3 @@ def _in_closure(closure: Closure) -> Callable[[LoadedObject, str], _Found]:
         return LinkUse(name, provider.file.path, found_by="interpreter" if name == interpreter else rule), provider.elf
 
     return resolve
-
-
-def _in_plan(targets: Mapping[str, str], name: str) -> _Found:
-    return LinkUse(name, targets.get(name), "found" if name in targets else "unknown"), None

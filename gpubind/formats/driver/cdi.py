@@ -181,9 +181,8 @@ def parse_cdi_name(text: str) -> CdiName:
     kind, equals, device = text.partition("=")
     why = _kind_fault(kind) or (None if _DEVICE.fullmatch(device) else f"`{device}` is not the name of a device")
     if not equals or why:
-        raise FormatError(
-            "bad-cdi-name", f"`{text}` is not a qualified name of a CDI device", why=why or "it has no `=`"
-        )
+        message = f"`{text}` is not a qualified name of a CDI device"
+        raise FormatError("bad-cdi-name", message, why=why or "it has no `=`")
     return CdiName(kind, device)
 
 

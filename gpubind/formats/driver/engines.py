@@ -167,9 +167,8 @@ def parse_request_policy(data: bytes) -> RequestPolicy:
     swarm, capabilities = (tables.get(key, "") for key in ("swarm-resource", "supported-driver-capabilities"))
     runtime, no_require = tables.get("nvidia-container-runtime", {}), tables.get("disable-require", False)
     is_text = isinstance(swarm, str) and isinstance(capabilities, str)
-    is_known = isinstance(runtime, dict) and all(
-        isinstance(flag, bool) for flag in (by_variable, by_mounts, no_require)
-    )
+    flags = (by_variable, by_mounts, no_require)
+    is_known = isinstance(runtime, dict) and all(isinstance(flag, bool) for flag in flags)
     if not (is_text and is_known):
         raise _FORMAT.damaged("a setting about requests has a wrong type")
     granted = _names(capabilities)

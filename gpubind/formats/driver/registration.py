@@ -267,9 +267,6 @@ ENGINES: Mapping[str, Engine] = {
 
 
 def _conflict(engine: str, entry: Registration, path: str) -> UsageError:
-    return UsageError(
-        "setup-conflict",
-        f"{engine} has a runtime `{entry.name}` that is not gpubind's",
-        where=path,
-        hint="register gpubind with another --name, or remove that runtime first",
-    )
+    message = f"{engine} has a runtime `{entry.name}` that is not gpubind's"
+    hint = "register gpubind with another --name, or remove that runtime first"
+    return UsageError("setup-conflict", message, where=path, hint=hint)

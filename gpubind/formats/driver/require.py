@@ -70,9 +70,8 @@ def breakpoint_drivers(text: str) -> tuple[str, ...]:
     drivers = re.findall(
         r"driver[<>=!]+([0-9]{1,9}(?:\.[0-9]{1,9}){0,3})(?![0-9.])", text[:LENGTH_LIMIT], re.IGNORECASE
     )
-    return tuple(
-        sorted({*drivers[:_DRIVERS_LIMIT], *first_drivers()}, key=lambda driver: (version_key(driver), driver))
-    )
+    every = {*drivers[:_DRIVERS_LIMIT], *first_drivers()}
+    return tuple(sorted(every, key=lambda driver: (version_key(driver), driver)))
 
 
 def driver_properties(driver: str, **extra: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Any
 
 from gpubind.errors import Format, FormatError
@@ -108,10 +109,7 @@ class _Builder:
         return value
 
     def _until(self, end: type) -> Iterator[Any]:
-        for event in self.events:
-            if isinstance(event, end):
-                break
-            yield event
+        return takewhile(lambda event: not isinstance(event, end), self.events)
 
     def _mapping(self, depth: int) -> dict[str, Any]:
         mapping: dict[str, Any] = {}
