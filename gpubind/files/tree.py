@@ -246,11 +246,13 @@ class Tree:
         return parent if isinstance(parent, Missing) else RootedPath(parent.rstrip("/") + "/" + name)
 
     def _regular(self, path: str) -> Union[RootedPath, Missing]:
-        file = self.find(path)
-        if isinstance(file, Missing):
-            return file
-        kind = file.stat.kind
-        return file.path if kind == "file" else Missing("unreadable", f"{NOUNS[kind]}, not a regular file")
+        resolved = self.resolve(path)
+        if isinstance(resolved, Missing):
+            return resolved
+        stat = self._stat(resolved)
+        if isinstance(stat, Missing):
+            return stat
+        return resolved if stat.kind == "file" else Missing("unreadable", f"{NOUNS[stat.kind]}, not a regular file")
 
     def _walk(self, at: RootedPath, path: str, depth: int = 0) -> Union[RootedPath, Missing]:
         """Return where *path* leads from the resolved directory *at*; *depth* is the depth of nested links.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import Literal, Optional, Union
+from typing import Any, Literal, Optional, Union
 
 from gpubind.files import Tree, glob
 from gpubind.files.ldconfig import read_ldcache, read_ldsoconf
@@ -237,7 +237,8 @@ class LibrarySearch:
         self._read_cpu = cpu
         self._replace_glibc = glibc
         self._distrusts_cache = distrusts_cache
-        self._opened: dict[str, Union[Hit, LoadFailure]] = {}
+        self._answers: dict[tuple[Any, ...], Union[Hit, LoadFailure]] = {}
+        """By the name, and by all of its consumer that determines the search."""
         self._existing: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._below: dict[tuple[str, str], tuple[str, ...]] = {}
 
@@ -248,11 +249,17 @@ class LibrarySearch:
 
         *musl* are the directories that musl's loader searches last, if that is the loader.
         """
+        key: tuple[Any, ...] = (name, musl)
         if consumer is not None:
-            return self._first(name, consumer, musl)
-        if name not in self._opened:
-            self._opened[name] = self._first(name, None, musl)
-        return self._opened[name]
+            elf = consumer.elf
+            has_runpath = elf.runpath is not None
+            key += (consumer.rpaths, consumer.runpath, has_runpath, elf.no_default_directories, elf.ident)
+        answer = self._answers.get(key)
+        if answer is None:
+            answer = self._first(name, consumer, musl)
+            if consumer is None or isinstance(answer, Hit):  # a failure names its consumer
+                self._answers[key] = answer
+        return answer
 
     def _first(
         self, name: str, consumer: Optional[LoadedObject], musl: Optional[tuple[str, ...]]
