@@ -120,14 +120,14 @@ def report_unreadable(
 ) -> Iterator[None]:
     """Report the ignored and unreadable parts of *host* at the end of the context."""
     from gpubind.cli.output import report
-    from gpubind.host.base import dev_root_assumed, unreadable_path_findings
+    from gpubind.host.base import assumption_findings, unreadable_path_findings
     from gpubind.planner.planning import trust_findings
 
     try:
         yield
     finally:
         ignored = trust_findings(host, request, listfile)
-        report((*ignored, *dev_root_assumed(host), *unreadable_path_findings(host)), brief=True)
+        report((*ignored, *assumption_findings(host), *unreadable_path_findings(host)), brief=True)
 
 
 def open_image_of(image: Optional[str], host: Host) -> Optional[Image]:

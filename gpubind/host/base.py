@@ -126,6 +126,8 @@ class Host:
     """The environment of the task of the plan, if given."""
     hostname: Optional[str] = None
     """The name of the machine; None if it is unknown."""
+    typical = ""
+    """The description of a typical host: its driver and GPUs. Empty for a live or recorded host."""
     assumes_dev_root = False
     """Whether /dev, /proc and /sys are the running system's because the driver root has no driver nodes."""
 
@@ -221,8 +223,10 @@ def shipped_liblist(name: str) -> ListFile:
     return ListFile(label, read_data(label), shipped=True)
 
 
-def dev_root_assumed(host: Host) -> Iterator[Finding]:
-    """Yield a finding for a driver root without nodes if the caller named no dev root."""
+def assumption_findings(host: Host) -> Iterator[Finding]:
+    """Yield a finding for a typical host, and for a driver root without nodes if the caller named no dev root."""
+    if host.typical:
+        yield finding("typical-host", subject=host.label, description=host.typical)
     if host.assumes_dev_root:
         yield finding("dev-root-assumed", subject=host.driver.root, where=f"{host.driver.root.rstrip('/')}/dev")
 

@@ -13,6 +13,8 @@ from gpubind.machine.regular import read_regular
 from gpubind.model.data import BUNDLED_HOSTS, read_data
 
 FILE_LIMIT = 1 << 20
+TYPICAL_PREFIXES = ("driver:", "gpu:")
+"""The beginnings of the description of a typical host, `driver:535,gpu:a100x4`."""
 
 StrPath = Union[str, os.PathLike[str]]
 
@@ -24,7 +26,7 @@ def open_host(
     *,
     environ: Optional[Mapping[str, str]] = None,
 ) -> Host:
-    """Return the host *host* (a file, or the name of a bundled record); this machine if None.
+    """Return the host *host*: a file, a bundled record or a typical host (`driver:535,gpu:a100x4`); None: this machine.
 
     *environ* is the environment of the plan's task; the default is this process's, or the recorded one.
     Errors: `UsageError`, `HostReadError`, `FormatError`, each naming the file.
@@ -41,6 +43,10 @@ def open_host(
     from gpubind.host.record import SIZE_LIMIT, parse_record
     from gpubind.host.recorded import RecordedHost
 
+    if host.startswith(TYPICAL_PREFIXES) and not exists(host):
+        from gpubind.host.typical import TypicalHost
+
+        return TypicalHost(host, environ)
     if host in BUNDLED_HOSTS:
         return RecordedHost(parse_record(read_data(f"model/data/hosts/{host}.json")), host, environ)
     if not exists(host) and "/" not in host:

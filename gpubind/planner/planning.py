@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Optional, Union
 from gpubind.errors import NothingToBindError
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host, ListFile
-from gpubind.host.base import dev_root_assumed, trust_finding
+from gpubind.host.base import assumption_findings, trust_finding
 from gpubind.host.open import read_listfile
 from gpubind.inventory.vendors import nothing_to_bind_finding, read_inventories
 from gpubind.model import Finding, Inventory, Missing, Plan, Request, finding, userspaces_of
@@ -59,7 +59,7 @@ def plan_host(host: Host, query: PlanQuery, image: Optional[Image] = None, layou
     for tree, directories in ((host.dev, request.cdi_directories), (host.driver, request.library_path)):
         for directory in directories:
             tree.list(directory)  # raises for a record that does not contain the directory
-    trust = (*trust_findings(host, request, listfile), *dev_root_assumed(host))
+    trust = (*trust_findings(host, request, listfile), *assumption_findings(host))
     if request.like is not None:
         from gpubind.planner.like import plan_builtin_flags
 

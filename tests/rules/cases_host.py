@@ -376,6 +376,7 @@ CASES: dict[str, Case] = {
         Situation(healthy(), request={"library_path": ("/opt/driver/lib64",)}),
         Situation(healthy(), request={"library_path": ("/usr/lib64",)}),
     ),
+    "typical-host": Case(Situation(healthy(), typical="driver 535.261.03, 4 x NVIDIA A100"), Situation(healthy())),
     "dev-root-assumed": Case(Situation(healthy(), assumes_dev_root=True), Situation(healthy())),
     "writable-by-others": Case(
         Situation(healthy(), untrusted=(Untrusted("file", "/home/a/.config/gpubind/config.toml", "/home/a"),)),

@@ -85,6 +85,7 @@ FOLLOWED: dict[str, Followed] = {
     ),
     "compat-harmful": with_request("compat-harmful", "--cuda-compat host", cuda_compat="host"),
     "compat-ignored": with_request("compat-ignored", "--cuda-compat image", cuda_compat="image"),
+    "typical-host": almost("typical-host", "check on the machine itself, or with its record"),
     "dev-root-assumed": almost("dev-root-assumed", "name the tree with the nodes by --dev-root"),
     "devices-not-isolated": almost("devices-not-isolated", "--contain"),
     "foreign-interpreter": Followed(

@@ -49,6 +49,8 @@ class Situation(NamedTuple):
     """The start whose mounts are assumed where no runtime is named."""
     local: Optional[Tree] = None
     """The machine on which it starts, with what the user binds; None for a host that is elsewhere."""
+    typical: str = ""
+    """The description of a typical host."""
     assumes_dev_root: bool = False
     """Whether its driver root has no nodes, and no dev root was named."""
     forbidden: tuple[str, ...] = ()
@@ -91,6 +93,7 @@ def started(situation: Situation) -> Preflight:
     layout = SINGULARITY_LAYOUT if situation.backend in ("apptainer", "singularity") else GPUBIND_LAYOUT
     machine = in_cgroup(host(*situation.parts, **situation.facts), *situation.forbidden)
     machine.local, machine.assumes_dev_root = situation.local, situation.assumes_dev_root
+    machine.typical = situation.typical
     machine.untrusted = lambda *_: situation.untrusted  # type: ignore[method-assign]
     try:
         made = plan(machine, Request(**situation.request), situation.listfile, situation.image, layout)

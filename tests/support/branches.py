@@ -1,4 +1,4 @@
-"""The files that NVIDIA's driver has, by branch: `tests/data/driver_names.json`, from the file lists of packages."""
+"""The files of NVIDIA's driver by branch, and what other tools look for (`tests/data/driver_names.json`)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from gpubind.model.data import table
+
 _DATA: dict[str, Any] = json.loads((Path(__file__).parents[1] / "data" / "driver_names.json").read_text())
-SOURCES: dict[int, tuple[str, ...]] = {int(branch): tuple(lists) for branch, lists in _DATA["sources"].items()}
+SOURCES: dict[int, tuple[str, ...]] = {int(branch): tuple(lists) for branch, lists in table("typical")["lists"].items()}
 """The lists that were read of each branch."""
 BRANCHES = tuple(SOURCES)
-RANGES: dict[str, str] = _DATA["files"]
+RANGES: dict[str, str] = table("typical")["files"]
 """Files: V stands for the driver's version, X for one of the file's own; and the branches, as the page has them."""
 CONTAINER_CLI: tuple[str, ...] = tuple(_DATA["nvidia-container-cli"])
 TOOLKIT: tuple[str, ...] = tuple(_DATA["nvidia-ctk"])

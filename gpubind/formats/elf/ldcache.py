@@ -30,6 +30,8 @@ _EXTENSION_SECTIONS_LIMIT = 64  # two tags are defined
 _SUBDIRECTORIES_LIMIT = 1024
 
 _HEADER = struct.Struct("<20sIIB3xI12x")
+_ENTRY = struct.Struct("<iIIIQ")
+_LITTLE_ENDIAN = 2
 _INVALID = {1: "the header marks the cache as invalid", 3: "it is of a big-endian machine"}
 """By the low two bits of the header's flags."""
 _damaged = Format("bad-ldcache", "not a readable ld.so.cache", "recreate it with `ldconfig` as root").damaged
@@ -152,6 +154,18 @@ def parse_ldcache(data: bytes) -> LdCache:
             why = f"entry {index} names hwcaps subdirectory {columns[3][index]} of {len(subdirectories)}"
             raise _damaged(why, table + _ENTRY_SIZE * index + 16)
     return LdCache(data, base, columns, subdirectories)
+
+
+def dump_ldcache(entries: Iterable[LdCacheEntry]) -> bytes:
+    """Return a cache with *entries*, without those of glibc-hwcaps subdirectories."""
+    plain = [entry for entry in entries if not entry.hwcap]
+    strings, offset = b"", _HEADER.size + _ENTRY_SIZE * len(plain)
+    rows = []
+    for entry in plain:
+        name, path = (text.encode("utf-8", "surrogateescape") + b"\0" for text in (entry.name, entry.path))
+        rows.append(_ENTRY.pack(entry.flags, offset + len(strings), offset + len(strings) + len(name), 0, 0))
+        strings += name + path
+    return _HEADER.pack(MAGIC, len(rows), len(strings), _LITTLE_ENDIAN, 0) + b"".join(rows) + strings
 
 
 def _extensions(data: bytes, base: int, start: int) -> tuple[str, ...]:
