@@ -32,7 +32,7 @@ _COMPAT_PATTERNS = tuple(
 
 COMPAT_LIMIT = 64  # of such paths; an image has one toolkit, or a few
 
-_VARIABLE = re.compile(
+_VARIABLE = (
     r"LD_LIBRARY_PATH|PATH|PYTHON(HOME|NOUSERSITE|PATH|USERBASE)|CUDA_VERSION|NVIDIA_[A-Z0-9_]+|(CUDA|ROCR|HIP)_VISIBLE_DEVICES"
     r"|GBM_BACKENDS_PATH|VDPAU_DRIVER_PATH|HSA_OVERRIDE_GFX_VERSION(_[0-9]{1,2})?|HSA_XNACK|LIBVA_DRIVER_NAME|LIBVA_DRIVERS_PATH"
     r"|ZE_AFFINITY_MASK|ZE_FLAT_DEVICE_HIERARCHY|ZE_ENABLE_PCI_ID_DEVICE_ORDER"
@@ -94,7 +94,7 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
     loader = any_loader.for_arch(arch)
     libstdcxx = loader.elf_facts("libstdc++.so.6")
     env, undecided = select_variables(read_environment(tree)) if env is None else (env, ())
-    env = {name: value for name, value in sorted(env.items()) if _VARIABLE.fullmatch(name)}
+    env = {name: value for name, value in sorted(env.items()) if re.fullmatch(_VARIABLE, name)}
     libraries = (image_library(tree, soname, loader.find(soname) or "") for soname in DRIVER_SONAMES)
     # What is installed on a machine says nothing of what a program uses.
     cuda = () if kind == "host" else read_cuda(tree, env.get("CUDA_VERSION"), env.get("PATH", ""), loader.find)
@@ -110,7 +110,7 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
         loader_directories=loader.directories,
         singularity=not isinstance(tree.list(ENVIRONMENT_DIRECTORY), Missing),
         env=FrozenDict(env),
-        undecided=tuple(name for name in undecided if _VARIABLE.fullmatch(name)),
+        undecided=tuple(name for name in undecided if re.fullmatch(_VARIABLE, name)),
         driver=tuple(library for library in libraries if library is not None),
         vendor_neutral=tuple(soname for soname in VENDOR_NEUTRAL_SONAMES if loader.find(soname)),
         cuda=cuda[0].version if cuda else None,

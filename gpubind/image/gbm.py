@@ -17,8 +17,8 @@ from gpubind.image.facts import Image
 from gpubind.model import Missing
 
 _LIBGBM = "libgbm.so.1"
-_BUILT_WITH = re.compile(rb"(?<=\0)/[^\0]{1,255}/gbm(?=\0)")
-_PLAIN = re.compile(r"[\w./+@-]+", re.ASCII)
+_BUILT_WITH = rb"(?<=\0)/[^\0]{1,255}/gbm(?=\0)"
+_PLAIN = r"[\w./+@-]+"
 """A path without colons, and without characters that a shell interprets."""
 
 
@@ -39,7 +39,7 @@ def _built_in_directories(tree: Tree, directories: Iterable[str]) -> Iterator[st
         if not directory.startswith("/") or not tree.has(path):
             continue
         constants = tree.fact(path, CONSTANTS)
-        built = () if isinstance(constants, Missing) else _BUILT_WITH.findall(constants)
+        built = () if isinstance(constants, Missing) else re.findall(_BUILT_WITH, constants)
         for backend_directory in [raw_path.decode("utf-8", "replace") for raw_path in built] or [f"{directory}/gbm"]:
-            if _PLAIN.fullmatch(backend_directory):
+            if re.fullmatch(_PLAIN, backend_directory, re.ASCII):
                 yield backend_directory

@@ -189,12 +189,12 @@ def read_cache(tree: Tree, vendor: Vendor) -> tuple[Optional[LdCache], list[Find
     return None, [unusable], [rejected]
 
 
-_ID = re.compile(r"^ID=[\"']?([a-z0-9._-]+)", re.MULTILINE)
+_ID = r"(?m)^ID=[\"']?([a-z0-9._-]+)"
 
 
 def os_release_id(tree: Tree) -> str:
     """Return the system's ID in os-release(5), `debian`; empty if it has none."""
-    match = _ID.search(tree.lenient.text("/etc/os-release") or "")
+    match = re.search(_ID, tree.lenient.text("/etc/os-release") or "")
     return "" if match is None else match.group(1)
 
 

@@ -21,34 +21,35 @@ TOTAL_LIMIT = 1 << 25
 """Characters of all values in one script: each may contain the earlier ones."""
 _NESTING_LIMIT = 8
 
+# They are compiled where they are used: many images set nothing.
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _GAP = r"(?:[ \t]|\\\n)*"
-_COMMAND = re.compile(r"(export|unset)(?=[ \t\n;]|$)")
-_ASSIGNMENT = re.compile(rf"{_GAP}({_NAME})=")
-_NAMED = re.compile(rf"{_GAP}({_NAME})(?=[ \t\n;]|$)")
-_BETWEEN = re.compile(r"(?:[ \t\n]|\\\n|#[^\n]*)*")
-_END = re.compile(rf"{_GAP}(?:#[^\n]*)?(?:\n|;|\Z)")
+_COMMAND = r"(export|unset)(?=[ \t\n;]|$)"
+_ASSIGNMENT = rf"{_GAP}({_NAME})="
+_NAMED = rf"{_GAP}({_NAME})(?=[ \t\n;]|$)"
+_BETWEEN = r"(?:[ \t\n]|\\\n|#[^\n]*)*"
+_END = rf"{_GAP}(?:#[^\n]*)?(?:\n|;|\Z)"
 
-_UNQUOTED = re.compile(r"[^ \t\n;&|<>()\"'\\$`{}~]+")
-_QUOTED = re.compile(r"[^\"\\$`]+")
-_DEFAULT = re.compile(r"[^\"'\\$`{}&|<>();~]+")
-_QUOTED_DEFAULT = re.compile(r"[^\"'\\$`{}]+")
+_UNQUOTED = r"[^ \t\n;&|<>()\"'\\$`{}~]+"
+_QUOTED = r"[^\"\\$`]+"
+_DEFAULT = r"[^\"'\\$`{}&|<>();~]+"
+_QUOTED_DEFAULT = r"[^\"'\\$`{}]+"
 """Plain text: of a word, in double quotes, in the word of `${NAME:-word}`, and in such a word within double quotes."""
-_PARAMETER = re.compile(rf"\$(?:({_NAME})(?![A-Za-z0-9_\\])|\{{({_NAME})(:?[-+]|\}}))")
-_UNKNOWN = re.compile(
+_PARAMETER = rf"\$(?:({_NAME})(?![A-Za-z0-9_\\])|\{{({_NAME})(:?[-+]|\}}))"
+_UNKNOWN = (
     r"\$\((?![^)\n]*\bcase\b)(?:[^()'\"`\\#<\n]|\"[^\"(`\\\n]*\"|'[^'\n]*')*\)|`[^`'\"\\\n]*`"
     rf"|\$[0-9@*#?!$-]|\$\{{(?:#{_NAME}|{_NAME}[%#][^{{}}'\"`\\$\n]*)\}}"
 )
 """Substitutions that set no variable; only a shell can evaluate them."""
-_ASSIGNS = re.compile(rf"(?:(?<![A-Za-z0-9_])({_NAME})\+?:?=|(?:unset|read|export)[ \t]+({_NAME}))")
+_ASSIGNS = rf"(?:(?<![A-Za-z0-9_])({_NAME})\+?:?=|(?:unset|read|export)[ \t]+({_NAME}))"
 
-_AUTOMATIC = re.compile(
+_AUTOMATIC = (
     r"_|UID|EUID|GID|PPID|GROUPS|RANDOM|SRANDOM|SECONDS|LINENO|EPOCH[A-Z]+|OPT(?:IND|ARG|ERR)|FUNCNAME|DIRSTACK"
     r"|PIPESTATUS|HISTCMD|SHELLOPTS|POSIXLY_CORRECT|BASH[A-Z_]*|COMP_[A-Z]+|COPROC|REPLY|MAPFILE"
     r"|(?:APPTAINER|SINGULARITY)_[A-Z]+"
 )
 """Variables that a shell changes by itself, or that are read-only, as are the runtime's."""
-_INHERITED_VARIABLES = re.compile(
+_INHERITED_VARIABLES = (
     r"HOME|PWD|OLDPWD|PATH|SHELL|SHLVL|TERM|IFS|PS[0-4]|HOST(?:NAME|TYPE)|OSTYPE|MACHTYPE|MAIL(?:CHECK|PATH)?|COLUMNS"
     r"|LINES|PROMPT_COMMAND|USER|LOGNAME|HIST[A-Z]+|ENV|CDPATH|TIMEFORMAT|NLSPATH|FIGNORE|IGNOREEOF"
 )
@@ -79,7 +80,7 @@ class Exports(NamedTuple):
 
     def with_all_unknown(self, text: str = "") -> Exports:
         """Return the variables after the script *text*, which cannot be parsed."""
-        assigned = {name for names in _ASSIGNS.findall(text) for name in names if name}
+        assigned = {name for names in re.findall(_ASSIGNS, text) for name in names if name}
         return self._replace(env={}, unknown=self.unknown.union(self.env, assigned), is_unknown=True)
 
 
@@ -100,9 +101,9 @@ def parse_exports(text: str, before: Exports) -> Exports:
 
 
 def _is_decided(name: str, env: Mapping[str, object], unknown: Collection[str]) -> bool:
-    if _AUTOMATIC.fullmatch(name):
+    if re.fullmatch(_AUTOMATIC, name):
         return False
-    return name in env or not (name in unknown or _INHERITED_VARIABLES.fullmatch(name))
+    return name in env or not (name in unknown or re.fullmatch(_INHERITED_VARIABLES, name))
 
 
 class _NotPlainError(Exception):
@@ -123,8 +124,8 @@ class _Script:
     def exports(self) -> Exports:
         return Exports(self.env, frozenset(self.exported), frozenset(self.unknown))
 
-    def take(self, pattern: re.Pattern[str]) -> Optional[re.Match[str]]:
-        match = pattern.match(self.text, self.at)
+    def take(self, pattern: str) -> Optional[re.Match[str]]:
+        match = re.compile(pattern).match(self.text, self.at)
         if match:
             self.at = match.end()
         return match
@@ -137,7 +138,7 @@ class _Script:
         while not self.take(_END):
             assignment = self.take(_ASSIGNMENT) if command != "unset" else None
             name_match = assignment or (self.take(_NAMED) if command else None)
-            if name_match is None or _AUTOMATIC.fullmatch(name_match.group(1)):
+            if name_match is None or re.fullmatch(_AUTOMATIC, name_match.group(1)):
                 raise _NotPlainError
             name, is_empty = name_match.group(1), False
             if assignment:
@@ -160,7 +161,7 @@ class _Script:
             self.env[name] = value
             self.unknown.discard(name)
 
-    def value(self, plain: re.Pattern[str], depth: int) -> Optional[str]:
+    def value(self, plain: str, depth: int) -> Optional[str]:
         """Return the value of a word, or of the text in quotes or braces; None if unknown. *plain* matches its text."""
         closer = {_UNQUOTED: "", _QUOTED: '"'}.get(plain, "}")
         in_quotes = plain in (_QUOTED, _QUOTED_DEFAULT)

@@ -16,7 +16,7 @@ from gpubind.runtimes.apptainer.environment import IMAGE_VALUE_APPENDED, LIBDIR
 from gpubind.runtimes.edits import Bind, RuntimeArguments
 from gpubind.runtimes.runtime import PreparedStart
 
-_THEN_IMAGES = re.compile(r"([^$]+):\$\{LD_LIBRARY_PATH(?:%|:-)[^}]+\}")
+_THEN_IMAGES = r"([^$]+):\$\{LD_LIBRARY_PATH(?:%|:-)[^}]+\}"
 _GPU_SWITCHES = ("NV", "NVCCLI", "ROCM")
 """The variables equivalent to its GPU flags, without their prefix."""
 
@@ -110,7 +110,7 @@ def variable_changes(
         if name.endswith("LD_LIBRARY_PATH"):
             # If nothing in the value is evaluated, nothing in the user's value is.
             references = ("$LD_LIBRARY_PATH", "${LD_LIBRARY_PATH}") if "$" in value else ()
-            ours = _THEN_IMAGES.fullmatch(value)
+            ours = re.fullmatch(_THEN_IMAGES, value)
             after_user = ours[1] + IMAGE_VALUE_APPENDED if ours else ""
             changes.append(VariableChange(f"{prefix}ENV_{name}", "append", value, ":", references, after_user))
         else:
