@@ -202,8 +202,8 @@ def test_what_is_wrong_with_all_checks_alike_ends_them(words: tuple[str, ...], c
     assert done.stderr.startswith(f"error: {code}: ")
 
 
-def with_64_descriptors(*words: str) -> subprocess.CompletedProcess[str]:
-    command = ["sh", "-c", 'ulimit -n 64; exec "$@"', "sh", sys.executable, "-m", "gpubind", *words]
+def with_32_descriptors(*words: str) -> subprocess.CompletedProcess[str]:
+    command = ["sh", "-c", 'ulimit -n 32; exec "$@"', "sh", sys.executable, "-m", "gpubind", *words]
     return subprocess.run(command, capture_output=True, text=True, env=BARE)
 
 
@@ -216,36 +216,36 @@ def many(directory: Path, number: int) -> list[str]:
 
 
 def test_more_images_than_descriptors_are_checked(tmp_path: Path) -> None:
-    words = [f"--image={image}" for image in many(tmp_path, 130)]
-    done = with_64_descriptors("check", "-q", "--caps=compute", "--host", HOST, *words)
+    words = [f"--image={image}" for image in many(tmp_path, 66)]
+    done = with_32_descriptors("check", "-q", "--caps=compute", "--host", HOST, *words)
     lines = done.stdout.splitlines()
-    assert (done.returncode, done.stderr, len(lines)) == (1, "", 130)
+    assert (done.returncode, done.stderr, len(lines)) == (1, "", 66)
     assert {line.partition(": ")[2] for line in lines} == {"error image-without-glibc"}
 
 
-def test_files_and_directories_are_checked_on_each_of_many_hosts_and_compared_with_64_descriptors(
+def test_files_and_directories_are_checked_on_each_of_many_hosts_and_compared_with_32_descriptors(
     tmp_path: Path,
 ) -> None:
     tree = str(make_tree(tmp_path / "tree", glibc()).root)
     file = tmp_path / "image.sqfs"
     file.write_bytes(squashfs(glibc()))
-    names = [tmp_path / f"{at}.sif" for at in range(20)]
+    names = [tmp_path / f"{at}.sif" for at in range(15)]
     for name in names:
         name.symlink_to(file)
-    trees = [tmp_path / f"{at}" for at in range(20)]
+    trees = [tmp_path / f"{at}" for at in range(15)]
     for name in trees:
         name.symlink_to(tree)
     words = [f"--image={image}" for image in (*names, *trees)]
     for where in ((), tuple(f"--host={HOST}" for _ in range(2))):
-        done = with_64_descriptors("check", "-q", "--caps=compute", *where, *words)
+        done = with_32_descriptors("check", "-q", "--caps=compute", *where, *words)
         assert "open files" not in done.stdout + done.stderr
         assert len({line.partition(": ")[2] for line in done.stdout.splitlines()}) == 1
         assert done.stdout.count("\n") == len(words) * max(1, len(where))
-    done = with_64_descriptors("diff", "--caps=compute", "live", HOST, BUNDLED_HOSTS[1], *words)
+    done = with_32_descriptors("diff", "--caps=compute", "live", HOST, BUNDLED_HOSTS[1], *words)
     assert ("open files" in done.stderr, done.returncode) == (False, 1)
 
 
-def test_many_driver_roots_are_compared_with_64_descriptors(tmp_path: Path) -> None:
-    done = with_64_descriptors("diff", "--nv", *many(tmp_path, 100))
+def test_many_driver_roots_are_compared_with_32_descriptors(tmp_path: Path) -> None:
+    done = with_32_descriptors("diff", "--nv", *many(tmp_path, 50))
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.endswith("equal (100)\n")
+    assert done.stdout.endswith("equal (50)\n")

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -56,7 +57,7 @@ programs.writable_by_others = lambda program: None
 def _server() -> tuple[IO[str], IO[str], str]:
     """Start the server of this process; return where it is asked, where it answers, and where output lies."""
     place = tempfile.TemporaryDirectory(prefix="forked")
-    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "GPUBIND_MEMO": "off"}
     server = subprocess.Popen(
         [sys.executable, "-m", "tests.support.forked"],
         stdin=subprocess.PIPE,
@@ -81,6 +82,7 @@ def _serve() -> tuple[str, list[str], str]:
 
     for info in pkgutil.walk_packages(gpubind.__path__, "gpubind."):
         import_module(info.name)
+    _read_tables()
     gc.collect()
     gc.freeze()  # no child copies it only to look for cycles
     requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
@@ -101,6 +103,16 @@ def _serve() -> tuple[str, list[str], str]:
         answers.write(f"{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}\n")
         answers.flush()
     os._exit(0)
+
+
+def _read_tables() -> None:
+    """Run a few commands, so that no child reads again what the package keeps of its own data."""
+    from gpubind.__main__ import main
+
+    host = "--host=debian13-nvidia550"
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        for words in (["plan", host], ["check", "--format=json", host], ["explain", "no-such-message"], ["gpus", host]):
+            main(words)
 
 
 def _main() -> NoReturn:
