@@ -190,8 +190,7 @@ def _complain(text: str, args: Sequence[str] = ()) -> None:
 
     write_stderr(text)
     if args[:1] == [_OCI]:
-        from gpubind.launch.oci.log import log
-        from gpubind.launch.oci.passing import split
+        from gpubind.launch.oci.passing import log, split
 
         log(split(args[1:])[1], "error", f"gpubind: {'; '.join(' '.join(part.split()) for part in text.splitlines())}")
 

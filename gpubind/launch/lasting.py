@@ -52,9 +52,8 @@ def use_cdi_devices(
     devices_or_reason = _devices(prepared) if is_fit else "gpubind uses none for such a line"
     if not isinstance(devices_or_reason, str):
         return prepared._replace(arguments=start.runtime.by_device(devices_or_reason, plan, start))
-    request.report(
-        Notice("note", "cdi-device", f"no CDI device takes the place of paths: {devices_or_reason}", is_detail=True)
-    )
+    text = f"no CDI device takes the place of paths: {devices_or_reason}"
+    request.report(Notice("note", "cdi-device", text, is_detail=True))
     return prepared
 
 

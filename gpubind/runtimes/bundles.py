@@ -193,9 +193,8 @@ def _obstacle(mount: Mount, source: HostPath, bundle: Bundle, image: Tree) -> Op
             return "" if bundle_mount.source == source else "the bundle mounts something of its own there"
         if bundle_mount.is_bind and not mount.required and _inside(mount.target, bundle_mount.destination.rstrip("/")):
             return f"the bundle mounts {bundle_mount.source} at {bundle_mount.destination}, which is not to be changed"
-    is_made = any(
-        _inside(mount.target, bundle_mount.destination.rstrip("/")) for bundle_mount in (_GPUBIND_TMPFS, *bundle.mounts)
-    )
+    mounts = (_GPUBIND_TMPFS, *bundle.mounts)
+    is_made = any(_inside(mount.target, each.destination.rstrip("/")) for each in mounts)
     if bundle.is_writable or is_made or mount.required or image.has(mount.target):
         return None
     return "the root file system does not have it and is read-only"
@@ -230,9 +229,8 @@ def _need_utf8(edits: BundleEdits) -> None:
 
 
 def _not_utf8_error(code: str, message: str, where: str) -> RuntimeLimitError:
-    return RuntimeLimitError(
-        code, message, where=where, why="it is not UTF-8", hint="rename it, or use --backend bwrap"
-    )
+    hint = "rename it, or use --backend bwrap"
+    return RuntimeLimitError(code, message, where=where, why="it is not UTF-8", hint=hint)
 
 
 def _inside(path: str, directory: str) -> bool:

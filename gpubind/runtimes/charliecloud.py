@@ -164,9 +164,8 @@ def _user_name(environ: Mapping[str, str], home: str) -> str:
 
 def _makes_mount_points(start: Start) -> bool:
     """Return whether ch-run makes mount points outside the image."""
-    return "write" not in start.user.options.values and (
-        start.facts.version is None or start.facts.version >= _OVERLAY_VERSION
-    )
+    version = start.facts.version or _OVERLAY_VERSION
+    return "write" not in start.user.options.values and version >= _OVERLAY_VERSION
 
 
 def _has(image: Optional[Tree], path: str) -> bool:

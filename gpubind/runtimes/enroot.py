@@ -14,6 +14,7 @@ Source: Enroot 4.1.2, which was run: `enroot.in`, `src/runtime.sh`, `bin/enroot-
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Optional
 
 from gpubind.formats.driver.gpu_names import CAPS_VARIABLE, NVIDIA_VISIBLE_DEVICES, split_nvidia_visible
@@ -90,17 +91,15 @@ class Enroot(Runtime):
     def wants_compat32(self, start: Start) -> bool:
         """Return whether Enroot's hook would provide 32-bit libraries, which `all` includes."""
         variables = _base_variables(start)
-        visible, caps = (
-            _setting(start, name) or variables.get(name, "") for name in (NVIDIA_VISIBLE_DEVICES, CAPS_VARIABLE)
-        )
+        names = (NVIDIA_VISIBLE_DEVICES, CAPS_VARIABLE)
+        visible, caps = (_setting(start, name) or variables.get(name, "") for name in names)
         return bool(split_nvidia_visible(visible)) and not {"all", "compat32"}.isdisjoint(caps.split(","))
 
     def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
         """Return the options for *plan*. Errors: `RuntimeLimitError` (code `unsupported-value`)."""
         is_restricted = _has_restricted_dev(start)
-        edits = make_edits(
-            plan, stage.files, _binds(start), lambda mount, source: _obstacle(mount, source, is_restricted)
-        )
+        obstacle = partial(_obstacle, is_restricted=is_restricted)
+        edits = make_edits(plan, stage.files, _binds(start), obstacle)
         values = [GPUBIND_TMPFS] if any(bind.target.startswith(f"{GPUBIND_DIRECTORY}/") for bind in edits.binds) else []
         needed = {mount.target for mount in plan.mounts if mount.required}
         for bind in edits.binds:
@@ -119,11 +118,10 @@ class Enroot(Runtime):
                 raise unsupported_value(name, "Enroot ends a value at a line end, and takes the quotes around it away")
             args += ["--env", f"{name}={value}"]
         environ = callers if start.caller.on_host else {}
-        outside = choice_outside(plan, environ, lambda name: self.hides_caller_variable(start, name), "unnamed")
+        outside = choice_outside(plan, environ, partial(self.hides_caller_variable, start), "unnamed")
         dev = () if is_restricted else shared_dev_findings(plan, "enroot")
-        return RuntimeArguments(
-            tuple(args), edits.binds, tuple(env.items()), edits.decisions, (*edits.findings, *dev, *outside)
-        )
+        findings = (*edits.findings, *dev, *outside)
+        return RuntimeArguments(tuple(args), edits.binds, tuple(env.items()), edits.decisions, findings)
 
     def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
         """Return the whole command line. The image's /etc/rc, if there is one, gets the command as always."""

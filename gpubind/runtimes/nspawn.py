@@ -20,7 +20,7 @@ from gpubind.model import Plan
 from gpubind.runtimes.cmdline import reader
 from gpubind.runtimes.cmdline.programs import ALL_ACTIONS, RuntimeProgram, StartSubcommand
 from gpubind.runtimes.edits import RuntimeArguments, make_base_mounts, make_edits, parse_user_binds, unsupported_value
-from gpubind.runtimes.environment import PROGRAM_VARIABLES, BaseEnvironment, compose, library_path, set_variables
+from gpubind.runtimes.environment import BaseEnvironment, compose, library_path, set_variables
 from gpubind.runtimes.runtime import NO_STAGE, Command, Runtime, RuntimeLimits, Stage, Start, StartCall
 
 _AUTOPIPE_VERSION = (256,)
@@ -95,14 +95,11 @@ class Nspawn(Runtime):
 
     def base_mounts(self, plan: Plan, start: Start) -> UserMounts:
         options = start.user.options
-        users = {
-            name: options.env[name] for name in ("PATH", "LD_LIBRARY_PATH", *PROGRAM_VARIABLES) if name in options.env
-        }
+        users = {name: value for name, value in options.env.items() if name != "LD_PRELOAD"}
         names = ("overlay", "overlay-ro", "tmpfs")
         unseen = tuple(f"--{name}={value}" for name in names for value in options.all(name))
-        return make_base_mounts(
-            _user_binds(start), {"PATH": DEFAULT_PATH, **users}, options.last("chdir") or "/", unseen
-        )
+        directory = options.last("chdir") or "/"
+        return make_base_mounts(_user_binds(start), {"PATH": DEFAULT_PATH, **users}, directory, unseen)
 
 
 def _user_binds(start: Start) -> tuple[UserBind, ...]:

@@ -98,9 +98,8 @@ class Udocker(Runtime):
 
     def _findings(self, plan: Plan, edits: Edits, start: Start) -> Iterator[Finding]:
         if start.facts.tools == ():
-            yield finding(
-                "udocker-tools", subject="udocker", where=", ".join(self.required_tools(start.caller.environ))
-            )
+            where = ", ".join(self.required_tools(start.caller.environ))
+            yield finding("udocker-tools", subject="udocker", where=where)
         yield from (*edits.findings, *shared_dev_findings(plan, "always"))
         if edits.binds:
             yield finding("udocker-container", subject="container", vendor=vendor_of(plan))

@@ -21,7 +21,7 @@ from gpubind.launch.execute import VersionProbe, execute, execute_line, need_pro
 from gpubind.launch.lasting import restart_severity
 from gpubind.launch.links import put_links
 from gpubind.launch.oci.edit import edit_bundle
-from gpubind.launch.oci.log import log
+from gpubind.launch.oci.passing import log
 from gpubind.launch.preflight import make_preflight
 from gpubind.launch.prepare import FilePolicy, prepare, write_generated
 from gpubind.launch.shims import install_shims, remove_shims

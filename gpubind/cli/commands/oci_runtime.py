@@ -63,7 +63,7 @@ def _report(line: Sequence[str], message: Message) -> None:
     """
     from gpubind.cli.output import write_stderr
     from gpubind.documents.text import render_line
-    from gpubind.launch.oci.log import log
+    from gpubind.launch.oci.passing import log
     from gpubind.model import Finding
 
     if isinstance(message, Finding) and message.severity != "note":

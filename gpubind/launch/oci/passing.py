@@ -37,6 +37,8 @@ MARKS = (
 """The names of which each request has one."""
 _PLAIN_ESCAPES = (b"\\u003c", b"\\u003e", b"\\u0026", b"\\u2028", b"\\u2029")
 """The escapes that Go writes: no name of `MARKS` contains these characters."""
+_LOG_SCHEMES = ("journald:", "syslog:")
+"""Values of crun's --log that do not name a file."""
 
 
 def hand_over(args: Sequence[str]) -> None:
@@ -139,3 +141,27 @@ def find_runtime(name: str) -> Optional[str]:
 
     paths = (find_program(each, system.environ()) for each in ((name,) if name else RUNTIMES))
     return next((path for path in paths if path is not None), None)
+
+
+def log(line: Sequence[str], level: str, text: str) -> None:
+    """Append *text* to the log file that *line*, the arguments of runc or crun, names, if any.
+
+    Engines show its last error as the reason why a container does not start. Sources: containerd
+    `pkg/process/utils.go` (getLastRuntimeError reads the file of --log, which is JSON there); podman
+    `libpod/oci_conmon_common.go` (ociError); runc `main.go`; crun `src/libcrun/error.c` (the schemes of --log).
+    """
+    import json
+    import os
+    from contextlib import suppress
+
+    from gpubind.machine import system
+
+    _, values = read(line)
+    path = values.get("log", "").removeprefix("file:")
+    if not path or path.startswith(_LOG_SCHEMES):
+        return
+    is_json = values.get("log-format") == "json"
+    entry = json.dumps({"level": level, "msg": text}) if is_json else f"level={level} msg={json.dumps(text)}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    with suppress(OSError), system.open_file(path, flags, 0o644) as file:  # standard error has the same text
+        file.write(entry.encode("ascii", "replace") + b"\n")

@@ -152,9 +152,8 @@ def read_prefix(argv: Sequence[str], at: int) -> Prefix:
     del others[: rule.skips]
     if rule.ends and others and argv[others[0]] == "--":
         others.pop(0)
-    sets: list[tuple[str, Optional[str]]] = [
-        (option.value, None) for option in line.options if option.name == rule.unsets
-    ]
+    unset = [option.value for option in line.options if option.name == rule.unsets]
+    sets: list[tuple[str, Optional[str]]] = [(name, None) for name in unset]
     while rule.assigns and others and "=" in argv[others[0]]:
         name, _, value = argv[others.pop(0)].partition("=")
         sets.append((name, value))
@@ -163,9 +162,8 @@ def read_prefix(argv: Sequence[str], at: int) -> Prefix:
     if rule.shell and argv[others[0]] in ("-c", "--command"):
         problem = f"`{argv[others[0]]}` of {program} is a command as text"
         raise UsageError("wrap-shell", problem, where=argument_location(others[0]), hint=_INTO_TEXT)
-    clears = not option_names.isdisjoint(rule.clears) or (
-        rule.keeps is not None and option_names.isdisjoint(rule.keeps)
-    )
+    keeps = rule.keeps is None or not option_names.isdisjoint(rule.keeps)
+    clears = not keeps or not option_names.isdisjoint(rule.clears)
     return Prefix(tuple(argv[at : others[0]]), rule.moves, tuple(sets), clears, rule.several)
 
 

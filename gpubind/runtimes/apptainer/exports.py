@@ -103,9 +103,8 @@ def variable_changes(
     mounts = "\n".join(mount_value(bind) for bind in binds if needs_mount(bind))
     if mounts:
         changes.append(VariableChange(f"{prefix}_MOUNT", "append", mounts, "\n"))
-    changes += [
-        VariableChange(variable, "unset") for name in arguments.unset for variable in (name, f"{prefix}ENV_{name}")
-    ]
+    for name in arguments.unset:
+        changes += [VariableChange(variable, "unset") for variable in (name, f"{prefix}ENV_{name}")]
     for name, value in arguments.env:
         if name.endswith("LD_LIBRARY_PATH"):
             # If nothing in the value is evaluated, nothing in the user's value is.

@@ -198,10 +198,9 @@ def user_value(start: Start, name: str) -> Optional[UserValue]:
     elif start.user.has_unread_env_files:
         text = None
     else:
+        environ = start.caller.environ
         variables = (f"{prefix}ENV_{name}" for prefix in PREFIXES.get(start.runtime.name, ()))
-        text = next(
-            (start.caller.environ[variable] for variable in variables if variable in start.caller.environ), None
-        )
+        text = next((environ[variable] for variable in variables if variable in environ), None)
         if text is None:
             return None
     if text is not None and not is_utf8(text):

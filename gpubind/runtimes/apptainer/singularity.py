@@ -50,9 +50,7 @@ NO_GPU_FLAGS = ("--no-nv", "--nv=false", "--no-rocm", "--rocm=false")
 """Options that prevent the program's own GPU binds: one of each pair cancels the variable, the other the site's
 directive."""
 
-_NO_MOUNT_POINT_REASON = (
-    "the container has no such place, and with --writable, or without overlay and underlay, none can be made"
-)
+_NO_PLACE = "the container has no such place, and with --writable, or without overlay and underlay, none can be made"
 
 
 class Apptainer(Runtime):
@@ -97,9 +95,7 @@ class Apptainer(Runtime):
         optional file is left out if its mount point is missing and cannot be made, or is inside a bind of the user or
         the site. Errors: `RuntimeLimitError` for a path or a value that no option can express.
         """
-        edits = make_edits(
-            plan, stage.files, _user_and_site_binds(start), lambda mount, source: _obstacle(mount, start)
-        )
+        edits = make_edits(plan, stage.files, _user_and_site_binds(start), lambda mount, _: _obstacle(mount, start))
         scripts = [script for script in (ENVIRONMENT_SCRIPT, BASE_SCRIPT) if script in stage.files]
         files = (*edits.binds, *(Bind(stage.files[script], script, True) for script in scripts))
         nodes = edits.devices if dev_kind(start) == "minimal" else ()
@@ -191,7 +187,7 @@ def _obstacle(mount: Mount, start: Start) -> Optional[str]:
         lacks = start.tree is not None and not start.tree.has(LIBDIR)
     else:
         lacks = not mount.required and (start.tree is None or not start.tree.has(mount.target))
-    return _NO_MOUNT_POINT_REASON if lacks and has_fixed_mount_points(start) else None
+    return _NO_PLACE if lacks and has_fixed_mount_points(start) else None
 
 
 def _start_findings(plan: Plan, start: Start) -> Iterator[Finding]:
@@ -208,9 +204,8 @@ def _start_findings(plan: Plan, start: Start) -> Iterator[Finding]:
     if start.is_entered:
         yield from choice_of_others(plan, environ)
     else:
-        options = start.user.options
         yield from choice_outside(
-            plan, environ, lambda name: is_kept_out(options, name) and user_value(start, name) is None
+            plan, environ, lambda name: is_kept_out(start.user.options, name) and user_value(start, name) is None
         )
 
 

@@ -107,9 +107,8 @@ class Bubblewrap(Runtime):
 
     def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
         # bubblewrap stays the container's parent; without --die-with-parent a signal would end only bubblewrap.
-        return Command(
-            (call.program, "--die-with-parent", *arguments.options, *start.in_directory(call)), start.caller.environ
-        )
+        argv = (call.program, "--die-with-parent", *arguments.options, *start.in_directory(call))
+        return Command(argv, start.caller.environ)
 
     def base_mounts(self, plan: Plan, start: Start) -> Optional[UserMounts]:
         image, user_options = start.tree, parse_user_options(start.user.arguments)
@@ -119,9 +118,8 @@ class Bubblewrap(Runtime):
         paths = [*(path for _, path in _host_binds(start, image)), *homes]
         binds = (*binds_at_same_path(paths), *user_options.binds)
         env = base_variables(plan.env, dict(user_options.env), {} if user_options.clears_env else start.caller.environ)
-        return UserMounts(
-            binds, env, _working_directory(plan, start, image, user_options), user_options.unreadable_options
-        )
+        directory = _working_directory(plan, start, image, user_options)
+        return UserMounts(binds, env, directory, user_options.unreadable_options)
 
 
 def _working_directory(

@@ -205,9 +205,8 @@ def parse_options(
         position = after
     if end is not None and options and options[-1].position > end:
         end = options[-1].position + len(options[-1].args)
-    return ParsedCommandLine(
-        tuple(argv), tuple(options), tuple(operands), len(argv) if end is None else end, skipped_errors=tuple(skipped)
-    )
+    end = len(argv) if end is None else end
+    return ParsedCommandLine(tuple(argv), tuple(options), tuple(operands), end, skipped_errors=tuple(skipped))
 
 
 def _parse_option(

@@ -88,9 +88,8 @@ class Docker(Runtime):
         names = parse_option_table(self.pull_options).names
         args = [f"--{name}={value}" for name in names for value in option_values.get(name, ())]
         no_repeat = ("--pull=never",) if policy in ("always", "newer") else ()
-        pull = PullCommand(
-            policy, (*global_args, "pull", *args, image), self.prints_name or options.has("quiet"), no_repeat
-        )
+        prints_name = self.prints_name or options.has("quiet")
+        pull = PullCommand(policy, (*global_args, "pull", *args, image), prints_name, no_repeat)
         if policy != "newer":
             return pull
         again = (*global_args, "pull", *args, "--quiet", "--retry=0", image)
@@ -210,9 +209,8 @@ class Docker(Runtime):
         options = start.user.options
         unseen = tuple(f"--{name} {value}" for name in ("volumes-from", "pod") for value in options.all(name))
         binds = tuple(bind for bind in user_mounts(start) if bind.source)
-        return UserMounts(
-            binds, base_variables(plan.env, users), ContainerPath(directory) if directory else None, unseen
-        )
+        working_directory = ContainerPath(directory) if directory else None
+        return UserMounts(binds, base_variables(plan.env, users), working_directory, unseen)
 
 
 class Podman(Docker):
