@@ -35,6 +35,7 @@ from gpubind.loader.search import (
 from gpubind.loader.verdict import lacking
 from gpubind.model import EnvVar, FileKind, Missing, Mount, RootedPath
 from gpubind.model.cuda import version_key
+from gpubind.model.host import values_of
 
 OBJECTS_LIMIT = 4096
 """Libraries that one program may load; the limit bounds the work for a crafted image."""
@@ -90,10 +91,11 @@ class Container:
         binds, unseen = _user_covers(user_mounts.binds, local)
         self.unreadable_mounts = (*user_mounts.unknown_options, *unseen)
         """Descriptions of the mounts that cannot be read."""
-        self.user_library_path = self._elements(_values(user_mounts.env, "LD_LIBRARY_PATH", ("set", "prepend")))
+        self.user_library_path = self._elements(values_of(user_mounts.env, "LD_LIBRARY_PATH", "set", "prepend"))
         """Directories that the user puts first in LD_LIBRARY_PATH."""
         self.library_path = self._library_path(env, image_library_path, user_mounts.env)
-        self.preloaded = tuple(filter(None, re.split("[ :]", " ".join(_values(user_mounts.env, "LD_PRELOAD")))))
+        preloads = values_of(user_mounts.env, "LD_PRELOAD", "set", "prepend", "append")
+        self.preloaded = tuple(filter(None, re.split("[ :]", " ".join(preloads))))
         covers = (*binds, *(_planned(mount, host) for mount in mounts))
         self._namespace = Namespace(image.tree, covers)
         lenient = image.tree.lenient
@@ -171,8 +173,8 @@ class Container:
         env, users = tuple(env), tuple(users)
         if any(variable.name == "LD_LIBRARY_PATH" and variable.op == "unset" for variable in users):
             return ()
-        before = _values(env, "LD_LIBRARY_PATH", ("set", "prepend"))
-        after = (*_values(env, "LD_LIBRARY_PATH", ("append",)), *_values(users, "LD_LIBRARY_PATH", ("append",)))
+        before = values_of(env, "LD_LIBRARY_PATH", "set", "prepend")
+        after = values_of((*env, *users), "LD_LIBRARY_PATH", "append")
         images = [image_library_path] if image_library_path else []
         return tuple(dict.fromkeys((*self.user_library_path, *self._elements((*before, *images, *after)))))
 
@@ -281,10 +283,6 @@ def _missing_versions(loaded: LoadedObject, names: Mapping[str, Optional[LoadedO
         if provider is not None:
             for version in lacking(need.versions, provider.elf.version_definitions):
                 yield LoadFailure("version", version, provider.file.path, loaded.file.path)
-
-
-def _values(env: Iterable[EnvVar], name: str, ops: tuple[str, ...] = ("set", "prepend", "append")) -> tuple[str, ...]:
-    return tuple(variable.value for variable in env if variable.name == name and variable.op in ops and variable.value)
 
 
 def _planned(mount: Mount, host: Tree) -> Cover:

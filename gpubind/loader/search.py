@@ -117,8 +117,6 @@ class Hit(NamedTuple):
 
     file: ContainerFile
     rule: SearchRule
-    certain: bool = True
-    """Whether every processor gets it; else only some do, and this one is unknown."""
 
 
 class Glibc(NamedTuple):
@@ -269,7 +267,7 @@ class LibrarySearch:
         if "/" in name or not name:
             file = self._locate(name) if name.startswith("/") and not self._distrusts_cache else None
             is_elf = file is not None and isinstance(file.tree.ident(file.tree_path), ElfIdent)
-            return Hit(file, "path", True) if file is not None and is_elf else library_failure(name, needed_by, file)
+            return Hit(file, "path") if file is not None and is_elf else library_failure(name, needed_by, file)
         uncertain = []
         for place in self.candidates(name, consumer, musl):
             if not place[2]:
@@ -277,11 +275,11 @@ class LibrarySearch:
                 continue
             file, is_elf = self._usable(place[0], consumer)
             if file is not None:
-                return Hit(file, place[1], True) if is_elf else library_failure(name, needed_by, file)
+                return Hit(file, place[1]) if is_elf else library_failure(name, needed_by, file)
         for path, rule, _ in uncertain:  # some processors use these, so the library is not reported as missing
             file, is_elf = self._usable(path, consumer)
             if file is not None:
-                return Hit(file, rule, False) if is_elf else library_failure(name, needed_by, file)
+                return Hit(file, rule) if is_elf else library_failure(name, needed_by, file)
         return library_failure(name, needed_by, None)
 
     def candidates(

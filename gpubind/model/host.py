@@ -226,6 +226,11 @@ class EnvVar(NamedTuple):
     rule: str
 
 
+def values_of(env: Iterable[EnvVar], name: str, *ops: str) -> tuple[str, ...]:
+    """Return the values that the operations *ops* of *env* give the variable *name*, without empty ones."""
+    return tuple(variable.value for variable in env if variable.name == name and variable.op in ops and variable.value)
+
+
 class Decision(NamedTuple):
     """The outcome for one candidate."""
 

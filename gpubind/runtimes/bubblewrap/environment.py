@@ -17,6 +17,7 @@ from typing import Optional
 from gpubind.files import Tree
 from gpubind.image.environment import DEFAULT_PATH, DOCKER_FILES, ENVIRONMENT_DIRECTORY, SEARCH_PATHS, read_environment
 from gpubind.model import EnvVar, Missing
+from gpubind.model.host import values_of
 from gpubind.runtimes.bubblewrap.options import UserBwrapOptions
 from gpubind.runtimes.environment import BaseEnvironment, compose, search_path, set_variables
 
@@ -123,7 +124,7 @@ def environment(
         options += ["--unsetenv", "LD_LIBRARY_PATH"]  # the shell itself has no use for it
     names = (name for name in dict.fromkeys((*sorted(callers), *users)) if name not in SEARCH_PATHS)
     hidden = [name for name in names if _NAME.fullmatch(name) and not _READ_ONLY_VARIABLE.fullmatch(name)]
-    fixed_values = _fixed_values(operations, users)
+    fixed_values = _fixedvalues_of(operations, users)
     script = _script(operations, users, hidden, fixed_values)
     return tuple(options), (*shell, script, shell[0]), tuple(sorted(set_variables(fixed_values)))
 
@@ -140,13 +141,13 @@ def _script(
     parts.append(_READ_SCRIPT)
     parts += [_RESTORE_SCRIPT.format(names=joined_names)] if names else []
     if "PATH" not in fixed_values:
-        before = "".join(f"{part}:" for part in _values(operations, "PATH", "prepend"))
-        after = "".join(f":{part}" for part in _values(operations, "PATH", "append"))
+        before = "".join(f"{part}:" for part in values_of(operations, "PATH", "prepend"))
+        after = "".join(f":{part}" for part in values_of(operations, "PATH", "append"))
         parts.append(f'export PATH={shlex.quote(before)}"${{PATH-{DEFAULT_PATH}}}"{shlex.quote(after)}\n')
     if "LD_LIBRARY_PATH" not in fixed_values:
-        ours = _values(operations, "LD_LIBRARY_PATH", "prepend", "set")
+        ours = values_of(operations, "LD_LIBRARY_PATH", "prepend", "set")
         first = ":".join(filter(None, (users.get("LD_LIBRARY_PATH"), *ours)))
-        last = ":".join(_values(operations, "LD_LIBRARY_PATH", "append"))
+        last = ":".join(values_of(operations, "LD_LIBRARY_PATH", "append"))
         parts.append(_LIBRARY_PATH.format(first=shlex.quote(first), last=shlex.quote(last)))
     for name, op, value, *_ in operations:
         if op in _AFTER_OTHERS and name not in SEARCH_PATHS and name not in users:
@@ -157,7 +158,7 @@ def _script(
     return "".join((*parts, _EXEC_SCRIPT))
 
 
-def _fixed_values(operations: tuple[EnvVar, ...], users: Mapping[str, Optional[str]]) -> dict[str, Optional[str]]:
+def _fixedvalues_of(operations: tuple[EnvVar, ...], users: Mapping[str, Optional[str]]) -> dict[str, Optional[str]]:
     """Return the variables whose values do not depend on the image's own; None for one to be removed."""
     changes = {operation.name: operation.value for operation in operations if operation.op in ("set", "unset")}
     values: dict[str, Optional[str]] = {**changes, **users}
@@ -168,10 +169,6 @@ def _fixed_values(operations: tuple[EnvVar, ...], users: Mapping[str, Optional[s
     if users.get("PATH") is not None:
         values["PATH"] = search_path("PATH", operations, BaseEnvironment(users))
     return values
-
-
-def _values(operations: tuple[EnvVar, ...], name: str, *ops: str) -> tuple[str, ...]:
-    return tuple(each.value for each in operations if each.name == name and each.op in ops and each.value)
 
 
 def _shell(image: Tree) -> Optional[tuple[str, ...]]:
