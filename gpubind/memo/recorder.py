@@ -66,10 +66,15 @@ class Recorder(Trace):
         self.note(kind, question, _SIGNATURES[kind](answer))
 
     def opens(self, path: str, flags: int) -> Optional[tuple[int, ...]]:
-        """Note that *path*, which contains no links, is about to be opened; return its facts, None if it is missing."""
+        """Note that *path*, which contains no links, is about to be opened; return its facts, None if it is missing.
+
+        Facts that are noted are not queried again: `first_change` does so in the end.
+        """
         kind = "lstat" if flags & os.O_NOFOLLOW else "stat"
-        looks: Union[int, tuple[int, ...]] = run_query(kind, path)
-        self.note(kind, path, looks)
+        looks: Union[int, tuple[int, ...], None] = self.questions[kind].get(path)
+        if looks is None:
+            looks = run_query(kind, path)
+            self.note(kind, path, looks)
         if isinstance(looks, int):
             return None
         if not flags & (os.O_PATH | os.O_DIRECTORY) and not stat.S_ISLNK(looks[0]):

@@ -122,13 +122,11 @@ def _read_directory(tree: Tree, directory: str) -> Iterator[tuple[str, Union[byt
         if names.why not in ("absent", "unrecorded"):
             yield directory, str(names)
         return
-    from gpubind.formats.driver.cdi import SIZE_LIMIT
-
     for path in (f"{directory.rstrip('/')}/{name}" for name in names if name.endswith(SUFFIXES)):
         stat = tree.lstat(path)
         if isinstance(stat, Stat) and stat.kind == "dir":
             continue
-        data = tree.read(path, SIZE_LIMIT)
+        data = tree.read(path)
         if not isinstance(data, Missing):
             yield path, data
         elif data.why != "unrecorded":
