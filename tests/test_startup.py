@@ -24,7 +24,7 @@ HEAVY = {
     "subprocess",
     "tempfile",
 }
-MODULES = {"plan": 165, "exec": 199}
+MODULES = {"plan": 165, "exec": 199, "check": 230}
 """The most modules of a command: each costs 0.1 ms and more."""
 
 
@@ -66,6 +66,14 @@ def test_a_start_of_an_image_that_is_pulled_loads_nothing_that_reads_images() ->
     )
     assert_light(loaded & {*HEAVY, "gpubind.image.open", "gpubind.rules", "gpubind.formats.text.shell"})
     assert len(loaded) < MODULES["exec"]
+
+
+def test_a_check_loads_no_runtime_and_no_rules_of_other_vendors_and_programs(tmp_path: Path) -> None:
+    (tmp_path / "image").mkdir()
+    loaded = modules_after("check", "-q", "--nv", "--host", BUNDLED_HOSTS[0], "--image", str(tmp_path / "image"))
+    others = {"gpubind.inventory.amd.devices", "gpubind.rules.image.level_zero", "gpubind.rules.program"}
+    assert_light(loaded & {*HEAVY, *others, "gpubind.runtimes.runtime", "gpubind.launch.prepare"})
+    assert len(loaded) < MODULES["check"]
 
 
 def test_rich_is_loaded_for_a_table_alone(tmp_path: Path) -> None:
