@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
@@ -48,54 +48,29 @@ def ask_slurm(call: EngineCommand, listener: AnswerCollector) -> None:
 
     Errors: `RuntimeLimitError` (code `no-engine`).
     """
-    environ = {name: value for name, value in callers_environ().items() if not name.startswith(_UNEXPORTED_PREFIXES)}
-    programs = {name: _require_program(name, environ) for name in ("srun", "sinfo", "salloc")}
-    allocation = environ.get("SLURM_JOB_ID")
-    if allocation is not None:
-        inside = frozenset(parse_nodes(environ.get("SLURM_JOB_NODELIST", "")))
+    query = _Query(call, listener)
+    job = query.environ.get("SLURM_JOB_ID")
+    if job is not None:
+        inside = frozenset(parse_nodes(query.environ.get("SLURM_JOB_NODELIST", "")))
         for node in call.request.nodes:
             if node not in inside:
-                listener.finish_node(node, None, f"it is not in the allocation of job {allocation}", "not-asked")
-    states = _states(programs["sinfo"], listener.waiting, environ)
-    for node, why in _unusable_nodes(listener.waiting, states, may_be_full=allocation is not None):
+                listener.finish_node(node, None, f"it is not in the allocation of job {job}", "not-asked")
+    states = query.states()
+    for node, why in _unusable_nodes(listener.waiting, states, may_be_full=job is not None):
         listener.finish_node(node, None, why, "unreachable")
-
-    def steps(job: str) -> None:
-        waiting = listener.waiting
-        most = _LIST_LIMIT // (1 + max(map(len, waiting), default=0))
-        size = min(call.request.fanout or most, most)
-        for at in range(0, len(waiting), size):
-            _ask_batch(programs["srun"], call, listener, waiting[at : at + size], job, environ)
-
-    if allocation is not None:
-        steps(allocation)
+    if job is not None:
+        query.ask_within(job)
     elif listener.waiting:
         is_completing = any(state.startswith(_COMPLETING) for state, _ in (states or {}).values())
-        first_s = min(_COMPLETE_S, call.request.timeout_s) if is_completing else call.request.timeout_s
-
-        def allocate(wait_s: int) -> Optional[str]:
-            return _within_allocation(programs["salloc"], listener.waiting, call, environ, steps, wait_s)
-
-        refusal = allocate(first_s)
+        timeout_s = call.request.timeout_s
+        refusal = query.allocate(min(_COMPLETE_S, timeout_s) if is_completing else timeout_s)
         for ready in _READY:
             if refusal is None:
                 return
-            if _end_others(programs["sinfo"], listener, environ, ready, refusal) and listener.waiting:
-                refusal = allocate(call.request.timeout_s)
+            if query.end_others(ready, refusal) and listener.waiting:
+                refusal = query.allocate(timeout_s)
         for node in listener.waiting if refusal is not None else ():
             listener.finish_node(node, None, f"Slurm gave no allocation: {refusal}; {_OTHERWISE}", "unreachable")
-
-
-def _end_others(
-    sinfo: str, listener: AnswerCollector, environ: Mapping[str, str], ready: tuple[str, ...], why: str
-) -> bool:
-    states = _states(sinfo, listener.waiting, environ) or {}
-    others = {node: state for node, (state, _) in states.items() if not state.startswith(ready)}
-    ended = [node for node in listener.waiting if node in others]
-    for node in ended:
-        text = f"Slurm says {others[node]}, and gave no allocation: {why}; {_OTHERWISE}"
-        listener.finish_node(node, None, text, "unreachable")
-    return bool(ended)
 
 
 def _require_program(name: str, environ: Mapping[str, str]) -> str:
@@ -106,18 +81,6 @@ def _require_program(name: str, environ: Mapping[str, str]) -> str:
         where = environ.get("PATH", "")
         raise RuntimeLimitError("no-engine", f"`{name}` of Slurm is not in PATH", where=where, why=why, hint=hint)
     return program
-
-
-def _states(sinfo: str, nodes: Sequence[str], environ: Mapping[str, str]) -> Optional[dict[str, tuple[str, str]]]:
-    if not nodes:
-        return None
-    argv = (sinfo, "--noheader", "--Node", "--nodes", fold_nodes(nodes), "--format", "%N|%T|%E")
-    try:
-        status, printed, _ = run_captured(sinfo, argv, "`sinfo`", _ASK_S, environ, limit=64 << 20)
-    except OSError:
-        return None
-    lines = [line.split("|", 2) for line in printed.decode("utf-8", "replace").splitlines()]
-    return {line[0]: (line[1], line[2].strip()) for line in lines if len(line) == 3} if status == 0 else None
 
 
 def _unusable_nodes(
@@ -136,89 +99,118 @@ def _unusable_nodes(
             yield node, f"Slurm says {state}" + (f": {why}" if why else "")
 
 
-def _within_allocation(
-    salloc: str,
-    nodes: Sequence[str],
-    call: EngineCommand,
-    environ: Mapping[str, str],
-    work: Callable[[str], None],
-    wait_s: int,
-) -> Optional[str]:
-    """Call *work* with the job of an allocation of *nodes*; return why Slurm gives none in *wait_s*, else None.
+class _Query:
+    """Slurm's programs, and the nodes that they still have to ask: those for which the listener waits."""
 
-    Errors: those of *work*.
-    """
-    batches = 2 + len(nodes) // (call.request.fanout or 1000)
-    whole_s = wait_s + batches * (call.request.timeout_s + _END_S)
-    argv = (
-        *(salloc, f"--nodes={len(nodes)}", f"--nodelist={fold_nodes(nodes)}", "--ntasks-per-node=1", "--no-bell"),
-        *(f"--immediate={wait_s}", f"--time={1 + int(whole_s / 60)}", "--job-name=gpubind"),
-        *("sh", "-c", 'echo "job $SLURM_JOB_ID"; cat'),
-    )
-    errors, printed, failures = bytearray(), bytearray(), list[BaseException]()
-    reads, release = system.pipe()
-    job: Optional[str] = None
+    def __init__(self, call: EngineCommand, listener: AnswerCollector) -> None:
+        variables = callers_environ().items()
+        self.environ = {name: value for name, value in variables if not name.startswith(_UNEXPORTED_PREFIXES)}
+        self.srun, self.sinfo, self.salloc = (
+            _require_program(name, self.environ) for name in ("srun", "sinfo", "salloc")
+        )
+        self.call, self.listener = call, listener
 
-    def receive(is_error: bool, chunk: bytes) -> None:
-        nonlocal job
-        (errors if is_error else printed).extend(chunk[:_LINE_LIMIT])
-        match = re.search(rb"job ([0-9]+)\n", printed)
-        if match is None or job is not None:
-            return
-        job = match.group(1).decode()
+    def states(self) -> Optional[dict[str, tuple[str, str]]]:
+        """Return the state of each node with its reason; None if Slurm does not answer."""
+        if not self.listener.waiting:
+            return None
+        nodes = fold_nodes(self.listener.waiting)
+        argv = (self.sinfo, "--noheader", "--Node", "--nodes", nodes, "--format", "%N|%T|%E")
         try:
-            work(job)
-        except BaseException as error:  # noqa: BLE001 - it is raised below, when Slurm has the nodes back
-            failures.append(error)
-        release.close()
+            status, printed, _ = run_captured(self.sinfo, argv, "`sinfo`", _ASK_S, self.environ, limit=64 << 20)
+        except OSError:
+            return None
+        lines = [line.split("|", 2) for line in printed.decode("utf-8", "replace").splitlines()]
+        return {line[0]: (line[1], line[2].strip()) for line in lines if len(line) == 3} if status == 0 else None
 
-    try:
-        with reads.stream() as waits:
-            run_streaming(salloc, argv, "`salloc`", whole_s, environ, receive, reads=waits, patience_s=_END_S)
-    except OSError as error:
-        errors.extend(str(error).encode())
-    finally:
-        if job is None:
+    def end_others(self, ready: tuple[str, ...], why: str) -> bool:
+        """End the query of nodes whose states are not *ready*; return whether there were some."""
+        states = self.states() or {}
+        others = {node: state for node, (state, _) in states.items() if not state.startswith(ready)}
+        ended = [node for node in self.listener.waiting if node in others]
+        for node in ended:
+            text = f"Slurm says {others[node]}, and gave no allocation: {why}; {_OTHERWISE}"
+            self.listener.finish_node(node, None, text, "unreachable")
+        return bool(ended)
+
+    def allocate(self, wait_s: int) -> Optional[str]:
+        """Ask the nodes within an allocation of them; return why Slurm gives none in *wait_s*, else None.
+
+        Errors: those of `ask_within`.
+        """
+        nodes, request = self.listener.waiting, self.call.request
+        batches = 2 + len(nodes) // (request.fanout or 1000)
+        whole_s = wait_s + batches * (request.timeout_s + _END_S)
+        argv = (
+            *(self.salloc, f"--nodes={len(nodes)}", f"--nodelist={fold_nodes(nodes)}", "--ntasks-per-node=1"),
+            *("--no-bell", f"--immediate={wait_s}", f"--time={1 + int(whole_s / 60)}", "--job-name=gpubind"),
+            *("sh", "-c", 'echo "job $SLURM_JOB_ID"; cat'),
+        )
+        errors, printed, failures = bytearray(), bytearray(), list[BaseException]()
+        reads, release = system.pipe()
+        job: Optional[str] = None
+
+        def receive(is_error: bool, chunk: bytes) -> None:
+            nonlocal job
+            (errors if is_error else printed).extend(chunk[:_LINE_LIMIT])
+            match = re.search(rb"job ([0-9]+)\n", printed)
+            if match is None or job is not None:
+                return
+            job = match.group(1).decode()
+            try:
+                self.ask_within(job)
+            except BaseException as error:  # noqa: BLE001 - it is raised below, when Slurm has the nodes back
+                failures.append(error)
             release.close()
-    if failures:
-        raise failures[0]
-    return _last_error(errors.decode("utf-8", "replace").splitlines()) if job is None else None
 
-
-def _ask_batch(
-    srun: str,
-    call: EngineCommand,
-    listener: AnswerCollector,
-    nodes: Iterable[str],
-    job: str,
-    environ: Mapping[str, str],
-) -> None:
-    """Query *nodes* within *job*, and again without unreached ones, until each has an answer or a reason."""
-    deadline = time.monotonic() + call.request.timeout_s
-    batch_nodes = set(nodes)
-    while waiting := [node for node in listener.waiting if node in batch_nodes]:
-        left_s = max(0.0, deadline - time.monotonic())
-        step = _SrunStep(waiting, listener)
-        is_late = False
         try:
-            step.run(srun, call, job, left_s, environ)
-        except TimeoutError:
-            is_late = True
-        except OSError as error:
-            step.errors.append(str(error))
-        for node, why in step.unreached.items():
-            listener.finish_node(node, None, why, "unreachable")
-        waiting = [node for node in waiting if node in listener.waiting]
-        if step.unreached and not is_late:
-            listener.reset(waiting)
-            continue
-        for node in waiting:
-            if is_late:
-                listener.finish_node(node, None, f"no answer within {call.request.timeout_s:g} s", "timed-out")
-            else:
-                listener.finish_node(
-                    node, None, _last_error([message for message in step.errors if node in message] or step.errors)
+            with reads.stream() as waits:
+                run_streaming(
+                    self.salloc, argv, "`salloc`", whole_s, self.environ, receive, reads=waits, patience_s=_END_S
                 )
+        except OSError as error:
+            errors.extend(str(error).encode())
+        finally:
+            if job is None:
+                release.close()
+        if failures:
+            raise failures[0]
+        return _last_error(errors.decode("utf-8", "replace").splitlines()) if job is None else None
+
+    def ask_within(self, job: str) -> None:
+        """Ask the nodes by the steps of *job*."""
+        waiting = self.listener.waiting
+        most = _LIST_LIMIT // (1 + max(map(len, waiting), default=0))
+        size = min(self.call.request.fanout or most, most)
+        for at in range(0, len(waiting), size):
+            self._ask_batch({*waiting[at : at + size]}, job)
+
+    def _ask_batch(self, nodes: Collection[str], job: str) -> None:
+        """Ask *nodes*, and again without unreached ones, until each has an answer or a reason."""
+        listener, timeout_s = self.listener, self.call.request.timeout_s
+        deadline = time.monotonic() + timeout_s
+        while waiting := [node for node in listener.waiting if node in nodes]:
+            left_s = max(0.0, deadline - time.monotonic())
+            step = _SrunStep(waiting, listener)
+            is_late = False
+            try:
+                step.run(self, job, left_s)
+            except TimeoutError:
+                is_late = True
+            except OSError as error:
+                step.errors.append(str(error))
+            for node, why in step.unreached.items():
+                listener.finish_node(node, None, why, "unreachable")
+            waiting = [node for node in waiting if node in listener.waiting]
+            if step.unreached and not is_late:
+                listener.reset(waiting)
+                continue
+            for node in waiting:
+                if is_late:
+                    listener.finish_node(node, None, f"no answer within {timeout_s:g} s", "timed-out")
+                else:
+                    errors = [message for message in step.errors if node in message] or step.errors
+                    listener.finish_node(node, None, _last_error(errors))
 
 
 class _SrunStep:
@@ -231,18 +223,18 @@ class _SrunStep:
         self._listener = listener
         self._rest = {False: b"", True: b""}
 
-    def run(self, srun: str, call: EngineCommand, job: str, timeout_s: float, environ: Mapping[str, str]) -> None:
+    def run(self, query: _Query, job: str, timeout_s: float) -> None:
         """Errors: `TimeoutError`, `OSError`."""
-        number = len(self.nodes)
+        number, call, receive = len(self.nodes), query.call, self._receive
         argv = (
-            *(srun, f"--jobid={job}", "--overlap", f"--ntasks={number}", "--ntasks-per-node=1"),
+            *(query.srun, f"--jobid={job}", "--overlap", f"--ntasks={number}", "--ntasks-per-node=1"),
             # In the order of the list, so that the number of a task identifies its node.
             *("--distribution=arbitrary", f"--nodelist={','.join(self.nodes)}", "--label", "--no-kill"),
             *("--kill-on-bad-exit=0", "--wait=0", "--mpi=none", "--cpu-bind=none", "--job-name=gpubind"),
             *(f"--input={'none' if call.program is None else 'all'}", *call.argv),
         )
         with system.open_file(call.program or os.devnull).stream() as reads:
-            run_streaming(srun, argv, "`srun`", timeout_s, environ, self._receive, reads=reads, patience_s=_END_S)
+            run_streaming(query.srun, argv, "`srun`", timeout_s, query.environ, receive, reads=reads, patience_s=_END_S)
 
     def _receive(self, is_error: bool, chunk: bytes) -> None:
         *lines, partial_line = (self._rest[is_error] + chunk).split(b"\n")
