@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from copy import copy
 from posixpath import basename
 from typing import Optional, Union
@@ -49,13 +50,6 @@ class Compared(NamedTuple):
     subject: Union[Host, Plan]
     is_root: bool = False
     """Whether it is a directory with a driver: only the driver is compared, as the rest is this machine."""
-
-    def __enter__(self) -> Compared:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if isinstance(self.subject, Host):
-            self.subject.close()
 
     @property
     def name(self) -> str:
@@ -120,7 +114,8 @@ def snapshots(request: DiffRequest, *, is_compared: bool = True) -> list[Snapsho
     names, snapshot_list, has_plan, roots = [], [], False, 0
     with OpenImages() as opened:
         for argument in arguments:
-            with _open_compared(argument, standard_input) as compared:
+            compared = _open_compared(argument, standard_input)
+            with compared.subject if isinstance(compared.subject, Host) else nullcontext():
                 has_plan, roots = has_plan or isinstance(compared.subject, Plan), roots + compared.is_root
                 if isinstance(compared.subject, Plan) and (flavours or images):
                     why = "a plan answers one request, and --like and --image need a new plan of a host"

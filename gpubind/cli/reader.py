@@ -80,7 +80,10 @@ def parse_line(command: Subcommand, args: Sequence[str], environ: Mapping[str, s
         if not option.expands_to:
             value, origin = _resolved(option, parsed, environ, defaults)
             if value is None and origin == "variable":
-                wrong.append(_not_boolean(command, option, environ))
+                message = f"gpubind {command.name}: `{environ[option.variable]}` is not a boolean, for {option.name}"
+                hint = f"set {option.variable} to 1 or 0, or unset it"
+                where = f"the variable {option.variable}"
+                wrong.append(WrongUseError("wrong-use", message, where=where, hint=hint))
             line.values[option.parameter], line.origins[option.parameter] = value, origin
     wrong += _choice_errors(command, line)
     return line._replace(error=_with_hint(wrong[0], command, args)) if wrong else line
@@ -96,12 +99,6 @@ def _repeat_errors(command: Subcommand, parsed: dict[str, Any]) -> Iterator[Wron
             else:
                 hint = _REPEAT_HINTS.get(option.name, "")
                 yield WrongUseError("given-twice", f"{option.name} is given twice, and can have one value", hint=hint)
-
-
-def _not_boolean(command: Subcommand, option: Option, environ: Mapping[str, str]) -> WrongUseError:
-    message = f"gpubind {command.name}: `{environ[option.variable]}` is not a boolean, for {option.name}"
-    hint = f"set {option.variable} to 1 or 0, or unset it"
-    return WrongUseError("wrong-use", message, where=f"the variable {option.variable}", hint=hint)
 
 
 def _choice_errors(command: Subcommand, line: ParsedLine) -> Iterator[WrongUseError]:
@@ -136,8 +133,10 @@ def _resolved(
     name, text = option.parameter, environ.get(option.variable)
     if name in parsed:
         return parsed[name], "line"
+    if text and option.metavar:
+        return text.split() if option.is_repeatable else text, "variable"
     if text:
-        return _value_of(option, text), "variable"
+        return _BOOLEANS.get(text.strip().lower()), "variable"
     return (defaults[name], "settings") if name in defaults else (option.unset, "default")
 
 
@@ -223,13 +222,6 @@ def _split_option(arg: str) -> tuple[str, Optional[str]]:
         return arg[:2], arg[2:] or None
     name, equals, attached = arg.partition("=")
     return name, attached if equals else None
-
-
-def _value_of(option: Option, text: str) -> Any:
-    """Return None for the *text* of a flag that is not a boolean."""
-    if option.metavar:
-        return text.split() if option.is_repeatable else text
-    return _BOOLEANS.get(text.strip().lower())
 
 
 def run_line(args: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ from posixpath import basename, dirname
 from gpubind.documents.check.markdown import as_code, as_text
 from gpubind.documents.tables import Row, Table, always_shown, make_table
 from gpubind.documents.text import printable, render_document
-from gpubind.image.needs import SYNAPSE, DriverLibrary, ImageNeeds, IntelRuntime
+from gpubind.image.needs import SYNAPSE, ImageNeeds, IntelRuntime
 from gpubind.model import with_count
 from gpubind.model.cuda import version_key
 from gpubind.model.gpucode import CodeFile, Share, best_share, main_files_by_owner, merge_gpu_code
@@ -67,7 +67,9 @@ def _rows(needs: ImageNeeds) -> Iterator[Row]:
         capabilities = (name if is_sure else f"{name} if it is opened" for name, is_sure, _ in needs.capabilities)
         yield "capabilities", ", ".join(capabilities), ", ".join(dict.fromkeys(by for _, _, by in needs.capabilities))
     for library in needs.libraries:
-        yield from _library(library)
+        use = "linked with it" if library.use == "linked" else "opened by name"
+        versions = f", {' '.join(library.versions)}" if library.versions else ""
+        yield library.name, f"{library.capability}: {use}{versions}", _paths(library.by)
     for driver in facts.driver:
         yield "brings a driver", f"{driver.soname}: it fits one version of the kernel module only", driver.path
     for name in needs.missing:
@@ -158,12 +160,6 @@ def _of_parts(needs: ImageNeeds, name: str, mains: Sequence[CodeFile]) -> Iterat
     for file in of_amd:
         if file.framework == name and {*file.gpu_code.code} != main_archs:
             yield f"... in {basename(file.path)}", _code([file]), file.path
-
-
-def _library(library: DriverLibrary) -> Iterator[Row]:
-    use = "linked with it" if library.use == "linked" else "opened by name"
-    versions = f", {' '.join(library.versions)}" if library.versions else ""
-    yield library.name, f"{library.capability}: {use}{versions}", _paths(library.by)
 
 
 def _paths(paths: Sequence[str]) -> str:

@@ -10,7 +10,6 @@ from gpubind.documents.fleet import NodeAnswer, Result, Status, read_document, w
 from gpubind.errors import FormatError
 from gpubind.formats.driver.gpu_names import GPU_VARIABLES
 from gpubind.frozen import NamedTuple
-from gpubind.machine import system
 
 ANSWER_LIMIT = 8 << 20
 """The limit of one answer, in bytes; a record has up to 300 KB."""
@@ -88,11 +87,6 @@ def command_on_nodes(args: Iterable[str], nonce: str, timeout_s: int, *, is_sent
         .replace("TIME", str(timeout_s + _KILL_AFTER_S))
     )
     return ("sh", "-c", (_BOOTSTRAP if is_sent else "") + script, nonce, *args)
-
-
-def new_nonce() -> str:
-    """Return a random word."""
-    return system.random_name()
 
 
 class _Output:

@@ -15,7 +15,6 @@ from gpubind.fleet.answers import (
     FleetRequest,
     Reader,
     command_on_nodes,
-    new_nonce,
 )
 from gpubind.launch.execute import callers_environ, find_program
 from gpubind.machine import system
@@ -38,7 +37,7 @@ def query_nodes(
     programs are in other sessions, which a terminal's signals do not reach.
     Errors: `UsageError` (code `not-one-file`), `RuntimeLimitError` (code `no-engine`).
     """
-    nonce = new_nonce()
+    nonce = system.random_name()
     argv = command_on_nodes(request.args, nonce, request.timeout_s, is_sent=request.sends_gpubind)
     listener = AnswerCollector(nonce, request.nodes, on_answer, reader=reader)
     try:

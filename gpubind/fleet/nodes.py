@@ -29,7 +29,11 @@ def parse_nodes(text: str) -> tuple[str, ...]:
     Errors: `UsageError` (code `bad-nodes`), `HostReadError` (code `missing-package`), `RuntimeLimitError` (code
     `no-engine`) for a damaged configuration of ClusterShell.
     """
-    _need_clustershell()
+    _remove_untrusted_variables()
+    try:
+        import ClusterShell  # noqa: F401
+    except ImportError as error:
+        raise missing_package("ClusterShell", "sets of nodes") from error
     from configparser import Error as ConfigurationError
 
     try:
@@ -86,15 +90,6 @@ def fold_hosts(names: tuple[str, ...]) -> str:
         return shorten_list(names)
     folded = str(NodeSet.fromlist(names, resolver=RESOLVER_NOGROUP))
     return folded if "[" in folded and len(folded) <= _SET_LIMIT else shorten_list(names)
-
-
-def _need_clustershell() -> None:
-    """Errors: `HostReadError` (code `missing-package`) if ClusterShell is not installed."""
-    _remove_untrusted_variables()
-    try:
-        import ClusterShell  # noqa: F401
-    except ImportError as error:
-        raise missing_package("ClusterShell", "sets of nodes") from error
 
 
 def _remove_untrusted_variables() -> None:

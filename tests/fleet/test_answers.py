@@ -11,7 +11,8 @@ import pytest
 
 from gpubind.documents.fleet import CheckedNode, NodeAnswer, NodeError, answer_line
 from gpubind.fleet import answers
-from gpubind.fleet.answers import ANSWER_LIMIT, NOISE_LIMIT, AnswerCollector, command_on_nodes, new_nonce
+from gpubind.fleet.answers import ANSWER_LIMIT, NOISE_LIMIT, AnswerCollector, command_on_nodes
+from gpubind.machine import system
 from tests.support.measure import is_less_work
 
 NONCE = "0123abcd"
@@ -280,7 +281,7 @@ def test_a_verdict_of_an_error_is_one_though_no_finding_says_so() -> None:
 def run_on_node(
     *words: str, is_sent: bool = False, path: str, program: bytes = b"", **environ: str
 ) -> Iterator[NodeAnswer]:
-    nonce = new_nonce()
+    nonce = system.random_name()
     argv = command_on_nodes(words, nonce, 20, is_sent=is_sent)
     done = subprocess.run(argv, input=program, capture_output=True, env={"PATH": path, **environ}, check=False)
     found: list[NodeAnswer] = []

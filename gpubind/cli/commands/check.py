@@ -16,7 +16,7 @@ from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
     from gpubind.api.check import CheckRequest
-    from gpubind.model.requirements import Expectation, Policy
+    from gpubind.model.requirements import Expectation
     from gpubind.rules.outcome import Report
 
 Texts = Optional[Sequence[str]]
@@ -83,14 +83,17 @@ def _request(
     expect: Optional[str],
     require: Optional[str],
 ) -> CheckRequest:
-    """Errors: `UsageError` for options that exclude each other."""
+    """Errors: `UsageError` for options that exclude each other; as `read_expectation`, `read_policy`."""
     from gpubind.api.check import CheckRequest
     from gpubind.cli.settings import configured_severities, ignored_findings
     from gpubind.rules.table import known_codes
 
     _need_program(program, image, host, like, backend)
-    _need_to_try(image, host, like, as_user, tries=try_)
-    return CheckRequest(
+    if try_:
+        from gpubind.launch.trial import need_to_try
+
+        need_to_try(image[0] if image else None, is_recorded=bool(host), is_like=like is not None, user=as_user)
+    request = CheckRequest(
         query=query_of(options, like),
         backend=backend,
         arguments=tuple(backend_arg or ()),
@@ -103,8 +106,14 @@ def _request(
         severities=configured_severities(),
         expected=_expectations(options, expect, like, is_here=not host) if require is None else (),
         tries=try_,
-        policy=_policy(require, image),
     )
+    if require is None:
+        return request
+    if not image:
+        raise UsageError("require-without-image", "--require needs --image: images are compared with the policy")
+    from gpubind.api.requirements import read_policy
+
+    return request._replace(policy=read_policy(require))
 
 
 def _need_program(
@@ -118,25 +127,6 @@ def _need_program(
         raise program_without_image(f"--program with {option} needs --image")
     if program == "":
         raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the container")
-
-
-def _policy(path: Optional[str], image: Texts) -> Optional[Policy]:
-    """Errors: `UsageError`, `HostReadError`, `FormatError` (code `bad-policy`)."""
-    if path is None:
-        return None
-    if not image:
-        raise UsageError("require-without-image", "--require needs --image: images are compared with the policy")
-    from gpubind.api.requirements import read_policy
-
-    return read_policy(path)
-
-
-def _need_to_try(image: Texts, host: Texts, like: Optional[str], user: Optional[str], *, tries: bool) -> None:
-    if not tries:
-        return
-    from gpubind.launch.trial import need_to_try
-
-    need_to_try(image[0] if image else None, is_recorded=bool(host), is_like=like is not None, user=user)
 
 
 def _expectations(

@@ -17,7 +17,9 @@ def trial_table(trial: Trial, *, verbose: bool = False) -> Table:
     """Return a row for the subjects of each prediction and answer; *verbose*: a row for each subject."""
     groups: dict[tuple[str, str], list[str]] = {}
     for outcome in sorted(trial.tried, key=lambda outcome: (not outcome.is_wrong, outcome.prediction.kind != "loads")):
-        groups.setdefault((_predicted(outcome), _seen(outcome)), []).append(_name(outcome, verbose=verbose))
+        subject = outcome.prediction.subject
+        name = subject.rpartition("/")[2] if outcome.prediction.kind == "loads" and not verbose else subject
+        groups.setdefault((_predicted(outcome), _seen(outcome)), []).append(name)
     rows: list[Row] = []
     for (predicted, seen), names in groups.items():
         if verbose:
@@ -35,11 +37,6 @@ def trial_line(trial: Trial) -> str:
     parts = [with_count(compared, "prediction"), f"{wrong or 'none'} wrong"] if compared else ["nothing was predicted"]
     parts += [f"{trial.untried} not tried"] if trial.untried else []
     return f"tried by {trial.runtime}: {', '.join(parts)}"
-
-
-def _name(outcome: TrialOutcome, *, verbose: bool) -> str:
-    subject = outcome.prediction.subject
-    return subject.rpartition("/")[2] if outcome.prediction.kind == "loads" and not verbose else subject
 
 
 def _predicted(outcome: TrialOutcome) -> str:

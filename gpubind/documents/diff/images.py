@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Optional
 
 from gpubind.documents.diff.comparison import Comparison, Difference, EqualHosts, Fold
 from gpubind.documents.diff.snapshot import ImageOutcome
@@ -86,19 +85,18 @@ def _reasons(findings: Sequence[Finding]) -> tuple[list[Finding], int]:
     return worst[:_REASONS], len(worst[_REASONS:])
 
 
-def upgrade_names(comparison: Comparison) -> Optional[tuple[str, str]]:
-    """Return names for the reference and the other host if they are an upgrade: two hosts with different drivers."""
-    drivers = {each.driver for group in comparison.groups for each in group.drivers}
-    is_upgrade = len(drivers) == len(comparison.groups) == sum(len(group.hosts) for group in comparison.groups) == 2
-    return ("today", "after the change") if is_upgrade else None
-
-
 def sentences_of(
     comparison: Comparison, group: EqualHosts, fold: Fold = shorten_list
 ) -> Iterator[tuple[ImageChange, str]]:
-    """Yield each image whose verdict changes on *group*, with its sentence."""
+    """Yield each image whose verdict changes on *group*, with its sentence.
+
+    Two hosts with different drivers are taken for one host before and after an upgrade.
+    """
     reference = comparison.groups[0]
-    times = upgrade_names(comparison) or (f"on {fold(reference.hosts)}", f"on {fold(group.hosts)}")
+    drivers = {each.driver for group in comparison.groups for each in group.drivers}
+    is_upgrade = len(drivers) == len(comparison.groups) == sum(len(group.hosts) for group in comparison.groups) == 2
+    before, after = f"on {fold(reference.hosts)}", f"on {fold(group.hosts)}"
+    times = ("today", "after the change") if is_upgrade else (before, after)
     for change in _changes_of(reference, group):
         yield change, _sentence_of(change, *times)
 
