@@ -142,7 +142,9 @@ def _check_on(
     except PythonEnvironmentError as error:
         if runtime is not None or local_programs(host) is None:
             raise
-        request, image_name = request._replace(program=_program_in(error.where, request.program)), None
+        program = request.program or "python"
+        program = program if "/" in program else f"{error.where.rstrip('/')}/bin/{program}"
+        request, image_name = request._replace(program=program), None
     preflight = _make_preflight(request, host, request.query, image, runtime, reference if request.tries else None)
     report = _check_preflight(request, preflight, image, _checked_subjects(request, host_ref, image_name))
     return report._replace(host_name=host_name(host_ref.label, host.hostname))
@@ -201,12 +203,6 @@ def _make_preflight(
     if isinstance(query_or_plan, Plan):
         need_layout(layout_of(preflight.start, image), query_or_plan, runtime.name)
     return preflight.with_trial(try_start(preflight, tried))
-
-
-def _program_in(environment: str, program: Optional[str]) -> str:
-    """Return the path of *program*, by default its Python, in the directory of an *environment* of Python."""
-    name = program or "python"
-    return name if "/" in name else f"{environment.rstrip('/')}/bin/{name}"
 
 
 def _check_preflight(

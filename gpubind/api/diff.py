@@ -146,7 +146,7 @@ def _snapshot(of: Union[Host, Plan], query: PlanQuery, images: Sequence[str], op
     if images:
         machine = of.uname.machine
         of_each = ((image, opened.image(parse_reference(image), machine)) for image in images)
-        return _check_images("", of, query, of_each)
+        return _check_images(of, query, of_each)
     return take_snapshot("", of, query)
 
 
@@ -163,18 +163,16 @@ def take_snapshot(name: str, host: Host, query: PlanQuery) -> Snapshot:
     return snapshot_of(name, preflight.plan, check(preflight), host.uname.release)
 
 
-def _check_images(name: str, host: Host, query: PlanQuery, images: Iterable[tuple[str, Image]]) -> Snapshot:
+def _check_images(host: Host, query: PlanQuery, images: Iterable[tuple[str, Image]]) -> Snapshot:
     """Errors: as `plan_host`."""
     host = without_job(host)
     preflight = make_preflight(host, query)
     of_host = check(preflight)
-    outcomes = [
-        outcome_of(
-            reference, (finding for finding in check(make_preflight(host, query, image)) if finding not in of_host)
-        )
-        for reference, image in images
-    ]
-    return snapshot_of_images(name, preflight.plan, of_host, outcomes)
+    outcomes = []
+    for reference, image in images:
+        findings = check(make_preflight(host, query, image))
+        outcomes.append(outcome_of(reference, (finding for finding in findings if finding not in of_host)))
+    return snapshot_of_images("", preflight.plan, of_host, outcomes)
 
 
 @verb

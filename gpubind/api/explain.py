@@ -87,20 +87,15 @@ def _explain_text(request: ExplainRequest) -> Answer:
     if about:
         return Answer(text, codes=about)
     if _is_log_file(text):
-        return _explain_name_or_log(request)
+        try:
+            return _explain_name(request)
+        except (NothingToBindError, UsageError):  # no plan names this text file
+            return _explain_log_file(request)
     if _looks_like_a_log(text):
         return _explain_log_file(request)
     if _NAME.fullmatch(text) is None:
         raise _unknown(f"`{_short(text)}` is neither a code nor a message that gpubind knows", [text])
     return _explain_name(request)
-
-
-def _explain_name_or_log(request: ExplainRequest) -> Answer:
-    """For a text file that a plan names, return the plan's Decision; for any other file, explain its messages."""
-    try:
-        return _explain_name(request)
-    except (NothingToBindError, UsageError):
-        return _explain_log_file(request)
 
 
 def _is_log_file(path: str) -> bool:

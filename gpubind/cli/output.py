@@ -33,11 +33,18 @@ def write_document(text: str, path: Optional[str]) -> None:
     Errors: `OutputError` (code `unwritable-file`), `StdoutClosedError`.
     """
     data = text.encode("utf-8", "surrogateescape")
-    if path is None or path == "-":
-        _to_stdout(data)
-    else:
+    if path is not None and path != "-":
         mark_uncacheable("a file is written")
         _to_file(data, path)
+        return
+    if sys.stdout is None:
+        raise StdoutClosedError("stdout-closed", "standard output is closed")
+    report_printed(data)
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+    except OSError as error:
+        raise stdout_error(error) from error
 
 
 def load_renderer(document: Renderer) -> Callable[..., str]:
@@ -192,17 +199,6 @@ def report_folded(findings: Iterable[Finding]) -> None:
     if notes:
         codes = ", ".join(f"{code} ({number})" if number > 1 else code for code, number in notes.items())
         write_stderr(f"{with_count(sum(notes.values()), 'note')}, in full with -v: {codes}\n")
-
-
-def _to_stdout(data: bytes) -> None:
-    if sys.stdout is None:
-        raise StdoutClosedError("stdout-closed", "standard output is closed")
-    report_printed(data)
-    try:
-        sys.stdout.buffer.write(data)
-        sys.stdout.flush()
-    except OSError as error:
-        raise stdout_error(error) from error
 
 
 def stdout_error(error: OSError) -> GpubindError:

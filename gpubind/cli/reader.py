@@ -165,19 +165,14 @@ def _command_first(args: Sequence[str]) -> Sequence[str]:
     return [*args[1 : 1 + command_count], "--help", *args[1 + command_count :]]
 
 
-class _Scan(NamedTuple):
-    values: dict[str, Any]
-    """By parameter. An option with a value has a list of all its values."""
-    others: list[str]
-    wrong: list[GpubindError]
+def _scan(command: Subcommand, args: Iterable[str]) -> tuple[dict[str, Any], list[str], list[GpubindError]]:
+    """Return the values of options in *args*, the other arguments, and the errors of wrong ones, which are skipped.
 
-
-def _scan(command: Subcommand, args: Iterable[str]) -> _Scan:
-    """Parse *args* as options of *command* and others. A wrong argument is skipped."""
+    The values are by parameter. An option with a value has a list of all its values.
+    """
     by_name = {name: (option, on) for option in (*command.options, HELP) for name, on in option.spellings.items()}
-    scan = _Scan({}, [], [])
-    parsed, others = scan.values, scan.others
-    remaining = [*args][::-1]
+    parsed: dict[str, Any] = {}
+    others, wrong, remaining = list[str](), list[GpubindError](), [*args][::-1]
     while remaining:
         arg = remaining.pop()
         if arg == "--":
@@ -195,7 +190,7 @@ def _scan(command: Subcommand, args: Iterable[str]) -> _Scan:
         if name not in by_name:
             near = did_you_mean([spelling for spelling in by_name if spelling.startswith("--")], name)
             message = f"gpubind {command.name} has no option `{name}`"
-            scan.wrong.append(WrongUseError("unknown-option", message, hint=near))
+            wrong.append(WrongUseError("unknown-option", message, hint=near))
             continue
         option, on = by_name[name]
         if option.expands_to and not parsed.get(option.parameter):
@@ -203,7 +198,7 @@ def _scan(command: Subcommand, args: Iterable[str]) -> _Scan:
         if option.metavar:
             if attached is None and not remaining:
                 message = f"gpubind {command.name}: option '{name}' requires an argument"
-                scan.wrong.append(WrongUseError("wrong-use", message))
+                wrong.append(WrongUseError("wrong-use", message))
                 break
             parsed.setdefault(option.parameter, []).append(remaining.pop() if attached is None else attached)
             continue
@@ -211,10 +206,10 @@ def _scan(command: Subcommand, args: Iterable[str]) -> _Scan:
         if attached is not None:
             if arg.startswith("--") or attached.startswith("-"):
                 message = f"gpubind {command.name}: option '{name}' does not take a value"
-                scan.wrong.append(WrongUseError("wrong-use", message))
+                wrong.append(WrongUseError("wrong-use", message))
                 continue
             remaining.append(f"-{attached}")  # more short options in one word
-    return scan
+    return parsed, others, wrong
 
 
 def _split_option(arg: str) -> tuple[str, Optional[str]]:

@@ -88,8 +88,9 @@ def ignored_findings(values: Iterable[str]) -> dict[tuple[str, Optional[str]], s
     }
     for text in values:
         for item in _split_items(text):
-            selector, reason = _split_reason(item)
-            ignored[code_and_subject(selector)] = reason or "--ignore"
+            device = re.match(_CDI_DEVICE, item)
+            end = device.end() if device else len(item.partition("=")[0])
+            ignored[code_and_subject(item[:end])] = item[end + 1 :] or "--ignore"
     return ignored
 
 
@@ -149,12 +150,6 @@ def _split_items(text: str) -> list[str]:
 
 _CDI_DEVICE = r"[a-z0-9-]+:[\w.-]+\.[\w-]+/[\w.-]+=[^=]*"
 """A code whose subject is a CDI device, which has a `=` in its name: `cdi-conflict:nvidia.com/gpu=0`."""
-
-
-def _split_reason(item: str) -> tuple[str, str]:
-    device = re.match(_CDI_DEVICE, item)
-    end = device.end() if device else len(item.partition("=")[0])
-    return item[:end], item[end + 1 :]
 
 
 def _read(path: str) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from contextlib import suppress
 
 from gpubind.cli.commands import MODULES, STARTS, command_of
 from gpubind.errors import UsageError
-from gpubind.frozen import NamedTuple
 from gpubind.machine import system
 from gpubind.model import VENDOR_ROWS
 
@@ -92,16 +91,11 @@ def _separate_runtime_options(args: Args) -> Args:
     ours, _ = _options(args[0], args[1:])
     backends = [value for name, value in zip(ours, ours[1:]) if name == "--backend" and value in RUNTIMES]
     readings = [line for runtime in (backends or RUNTIMES) for line in _separate(runtime, args)]
-    return min(readings, key=lambda line: "=" in line.image, default=_SeparatedLine(args, "")).args
+    return min(readings, key=lambda line: "=" in line[1], default=(args, ""))[0]
 
 
-class _SeparatedLine(NamedTuple):
-    args: Args
-    image: str
-
-
-def _separate(runtime: str, args: Args) -> Iterator[_SeparatedLine]:
-    """Yield *args* with the options of *runtime* after `--`; nothing if an option is unknown."""
+def _separate(runtime: str, args: Args) -> Iterator[tuple[Args, str]]:
+    """Yield *args* with the options of *runtime* after `--`, and the image; nothing if an option is unknown."""
     ours: Args = ()
     runtime_options: Args = ()
     remaining = args[1:]
@@ -113,7 +107,7 @@ def _separate(runtime: str, args: Args) -> Iterator[_SeparatedLine]:
         ours, runtime_options, remaining = (*ours, *options), (*runtime_options, *remaining[:count]), tail[count:]
     remaining = remaining[1:] if remaining[:1] == ("--",) else remaining
     if runtime_options and remaining:
-        yield _SeparatedLine((args[0], *ours, "--", *runtime_options, *remaining), remaining[0])
+        yield (args[0], *ours, "--", *runtime_options, *remaining), remaining[0]
 
 
 def _length(runtime: str, action: str, args: Args) -> int:

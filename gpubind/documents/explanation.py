@@ -209,9 +209,8 @@ def render_explanation(explanation: Explanation) -> str:
     lines: list[str] = []
     for subject, decisions in explanation.subjects:
         lines.append(printable(subject))
-        for number, decision in enumerate(decisions):
-            last = number == len(decisions) - 1
-            lines += _branch(decision, last)
+        for number, decision in enumerate(decisions, 1):
+            lines += _branch(decision, number == len(decisions))
     if not explanation.subjects:
         lines.append(f"{printable(explanation.name)}: no source names it, and no file of the driver is called so")
     if explanation.searched:
@@ -228,14 +227,8 @@ def _branch(decision: Decision, last: bool) -> Iterator[str]:
         detail = (decision.detail or "").removeprefix(f"{decision.rule}: ")
         head = f"{decision.verdict}: {decision.rule}" + (f": {detail}" if detail else "")
     yield stem + printable(head)
-    named_by = " ".join(
-        part
-        for part in (
-            _NAMED_BY.get(decision.named_by or "", decision.named_by),
-            f"({decision.named_at})" if decision.named_at else "",
-        )
-        if part
-    )
+    source = _NAMED_BY.get(decision.named_by or "", decision.named_by)
+    named_by = " ".join(filter(None, (source, f"({decision.named_at})" if decision.named_at else "")))
     facts = [("named by", named_by), ("found in", decision.found_by), ("file", decision.path)]
     if decision.verdict == "taken" and decision.detail:
         facts.append(("note", decision.detail))

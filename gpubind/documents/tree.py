@@ -44,10 +44,8 @@ class LinkageTree(NamedTuple):
     """In the loader's order; the first is the program."""
 
 
-class _TreeLine(NamedTuple):
-    text: str
-    below: Optional[str] = None
-    """The file that is expanded there."""
+_TreeLine = tuple[str, str]
+"""A text, and the file that is expanded below it; empty if none is."""
 
 
 def render_tree_text(tree: LinkageTree) -> str:
@@ -61,7 +59,7 @@ def render_tree_text(tree: LinkageTree) -> str:
         if branch is None:
             continue
         stack.append((indent, siblings, remaining - 1))
-        text, below = branch.text, branches.get(branch.below or "", [])
+        text, below = branch[0], branches.get(branch[1], [])
         if below and len(stack) > DEPTH_LIMIT:
             text += f" (deeper than {DEPTH_LIMIT} levels: see --format json)"
         elif below:
@@ -81,14 +79,14 @@ def _branches(tree: LinkageTree) -> dict[str, list[_TreeLine]]:
             if use.path is None or use.path in seen:
                 fault = f": {use.fault}" if use.fault else ""
                 rest = f"(repeated){_lacking(use)}" if use.state == "found" else f"{_STATES[use.state]}{fault}"
-                lines.append(_TreeLine(f"{use.name} {rest}"))
+                lines.append((f"{use.name} {rest}", ""))
             else:
                 seen.add(use.path)
-                lines.append(_TreeLine(_expanded(use.name, use, files.get(use.path)), use.path))
+                lines.append((_expanded(use.name, use, files.get(use.path)), use.path))
     first = branches[tree.files[0].path]
     for path, file in files.items():
         if path not in seen:
-            first.append(_TreeLine(_expanded(path.rpartition("/")[2], None, file), path))
+            first.append((_expanded(path.rpartition("/")[2], None, file), path))
     return branches
 
 

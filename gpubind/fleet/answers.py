@@ -63,16 +63,6 @@ class FleetRequest(NamedTuple):
     """Whether this gpubind is sent to the nodes."""
 
 
-class EngineCommand(NamedTuple):
-    """A command for an engine to run on the nodes."""
-
-    request: FleetRequest
-    argv: tuple[str, ...]
-    """The command that each node runs."""
-    program: Optional[str]
-    """The standard input of each node: gpubind as one file."""
-
-
 def command_on_nodes(args: Iterable[str], nonce: str, timeout_s: int, *, is_sent: bool) -> tuple[str, ...]:
     """Return the command that runs gpubind with *args* on a node, and prints its answer as one line.
 

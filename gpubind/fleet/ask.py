@@ -11,7 +11,6 @@ from gpubind.errors import UsageError
 from gpubind.fleet.answers import (
     AnswerCollector,
     Engine,
-    EngineCommand,
     FleetRequest,
     Reader,
     command_on_nodes,
@@ -43,15 +42,14 @@ def query_nodes(
     try:
         _interrupt_on_signals()
         with _bootstrap_file(request) as program:
-            call = EngineCommand(request, argv, program)
             if request.engine == "slurm":
                 from gpubind.fleet.slurm import ask_slurm
 
-                ask_slurm(call, listener)
+                ask_slurm(request, argv, program, listener)
             else:
                 from gpubind.fleet.clustershell import ask_clustershell
 
-                ask_clustershell(call, listener)
+                ask_clustershell(request, argv, program, listener)
     except KeyboardInterrupt:
         _end_waiting(listener, "interrupted")
         raise

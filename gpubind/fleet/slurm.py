@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
-from gpubind.fleet.answers import AnswerCollector, EngineCommand
+from gpubind.fleet.answers import AnswerCollector, FleetRequest
 from gpubind.fleet.nodes import fold_nodes, parse_nodes
 from gpubind.launch.execute import callers_environ, find_program
 from gpubind.machine import system
@@ -43,16 +43,16 @@ _UNEXPORTED_PREFIXES = ("SLURM_HOSTFILE", "GPUBIND_")
 """srun reads the first itself, and exports the second to the nodes, where gpubind would read them."""
 
 
-def ask_slurm(call: EngineCommand, listener: AnswerCollector) -> None:
-    """Query the nodes of *call*, and pass their output to *listener*.
+def ask_slurm(request: FleetRequest, argv: Sequence[str], program: Optional[str], listener: AnswerCollector) -> None:
+    """Run *argv* on the nodes of *request*, with the file *program* as input, and pass their output to *listener*.
 
     Errors: `RuntimeLimitError` (code `no-engine`).
     """
-    query = _Query(call, listener)
+    query = _Query(request, argv, program, listener)
     job = query.environ.get("SLURM_JOB_ID")
     if job is not None:
         inside = frozenset(parse_nodes(query.environ.get("SLURM_JOB_NODELIST", "")))
-        for node in call.request.nodes:
+        for node in request.nodes:
             if node not in inside:
                 listener.finish_node(node, None, f"it is not in the allocation of job {job}", "not-asked")
     states = query.states()
@@ -62,7 +62,7 @@ def ask_slurm(call: EngineCommand, listener: AnswerCollector) -> None:
         query.ask_within(job)
     elif listener.waiting:
         is_completing = any(state.startswith(_COMPLETING) for state, _ in (states or {}).values())
-        timeout_s = call.request.timeout_s
+        timeout_s = request.timeout_s
         refusal = query.allocate(min(_COMPLETE_S, timeout_s) if is_completing else timeout_s)
         for ready in _READY:
             if refusal is None:
@@ -102,13 +102,15 @@ def _unusable_nodes(
 class _Query:
     """Slurm's programs, and the nodes that they still have to ask: those for which the listener waits."""
 
-    def __init__(self, call: EngineCommand, listener: AnswerCollector) -> None:
+    def __init__(
+        self, request: FleetRequest, argv: Sequence[str], program: Optional[str], listener: AnswerCollector
+    ) -> None:
         variables = callers_environ().items()
         self.environ = {name: value for name, value in variables if not name.startswith(_UNEXPORTED_PREFIXES)}
         self.srun, self.sinfo, self.salloc = (
             _require_program(name, self.environ) for name in ("srun", "sinfo", "salloc")
         )
-        self.call, self.listener = call, listener
+        self.request, self.argv, self.program, self.listener = request, argv, program, listener
 
     def states(self) -> Optional[dict[str, tuple[str, str]]]:
         """Return the state of each node with its reason; None if Slurm does not answer."""
@@ -138,7 +140,7 @@ class _Query:
 
         Errors: those of `ask_within`.
         """
-        nodes, request = self.listener.waiting, self.call.request
+        nodes, request = self.listener.waiting, self.request
         batches = 2 + len(nodes) // (request.fanout or 1000)
         whole_s = wait_s + batches * (request.timeout_s + _END_S)
         argv = (
@@ -181,13 +183,13 @@ class _Query:
         """Ask the nodes by the steps of *job*."""
         waiting = self.listener.waiting
         most = _LIST_LIMIT // (1 + max(map(len, waiting), default=0))
-        size = min(self.call.request.fanout or most, most)
+        size = min(self.request.fanout or most, most)
         for at in range(0, len(waiting), size):
             self._ask_batch({*waiting[at : at + size]}, job)
 
     def _ask_batch(self, nodes: Collection[str], job: str) -> None:
         """Ask *nodes*, and again without unreached ones, until each has an answer or a reason."""
-        listener, timeout_s = self.listener, self.call.request.timeout_s
+        listener, timeout_s = self.listener, self.request.timeout_s
         deadline = time.monotonic() + timeout_s
         while waiting := [node for node in listener.waiting if node in nodes]:
             left_s = max(0.0, deadline - time.monotonic())
@@ -225,15 +227,15 @@ class _SrunStep:
 
     def run(self, query: _Query, job: str, timeout_s: float) -> None:
         """Errors: `TimeoutError`, `OSError`."""
-        number, call, receive = len(self.nodes), query.call, self._receive
+        number, receive = len(self.nodes), self._receive
         argv = (
             *(query.srun, f"--jobid={job}", "--overlap", f"--ntasks={number}", "--ntasks-per-node=1"),
             # In the order of the list, so that the number of a task identifies its node.
             *("--distribution=arbitrary", f"--nodelist={','.join(self.nodes)}", "--label", "--no-kill"),
             *("--kill-on-bad-exit=0", "--wait=0", "--mpi=none", "--cpu-bind=none", "--job-name=gpubind"),
-            *(f"--input={'none' if call.program is None else 'all'}", *call.argv),
+            *(f"--input={'none' if query.program is None else 'all'}", *query.argv),
         )
-        with system.open_file(call.program or os.devnull).stream() as reads:
+        with system.open_file(query.program or os.devnull).stream() as reads:
             run_streaming(query.srun, argv, "`srun`", timeout_s, query.environ, receive, reads=reads, patience_s=_END_S)
 
     def _receive(self, is_error: bool, chunk: bytes) -> None:

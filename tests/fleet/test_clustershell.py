@@ -92,10 +92,11 @@ def test_one_file_sends_itself_to_nodes_that_have_no_gpubind(cluster: FakeCluste
 NOT_READ = """
 import sys
 from logging import getLogger
-from gpubind.fleet.answers import EngineCommand, FleetRequest, AnswerCollector
+from gpubind.fleet.answers import FleetRequest, AnswerCollector
 from gpubind.fleet.clustershell import ask_clustershell
-call = EngineCommand(FleetRequest(("n1",), (), "clustershell", 30, None, True), ("sh", "-c", "exit 3"), sys.argv[1])
-ask_clustershell(call, AnswerCollector("0", ("n1",), lambda answer: print(answer.node, answer.status, answer.why)))
+request = FleetRequest(("n1",), (), "clustershell", 30, None, True)
+listener = AnswerCollector("0", ("n1",), lambda answer: print(answer.node, answer.status, answer.why))
+ask_clustershell(request, ("sh", "-c", "exit 3"), sys.argv[1], listener)
 getLogger("ClusterShell.Worker.EngineClient").warning("Broken pipe")
 getLogger("another").warning("what others log is told")
 """

@@ -44,7 +44,7 @@ def explain(
     """Say what a code or message means, or why a file is in the plan."""
     from gpubind.api.explain import ExplainRequest, explain_any
     from gpubind.cli.output import progress, reporter, table_width, width, write_document
-    from gpubind.documents import explanation
+    from gpubind.documents.explanation import render_json, render_text
 
     query = " ".join(asked or ())
     if format_ is not None and not tree:
@@ -64,11 +64,7 @@ def explain(
             )
             answer = explain_any(request)
             columns = width() if answer.explanation is None or answer.messages else table_width(None)
-            text = (
-                explanation.render_json(answer)
-                if json
-                else explanation.render_text(answer, columns, verbose=verbose > 0)
-            )
+            text = render_json(answer) if json else render_text(answer, columns, verbose=verbose > 0)
     write_document(text, None)
 
 

@@ -103,16 +103,14 @@ def node_args(action: str, values: Mapping[str, Any]) -> tuple[str, ...]:
         if parameter not in options:
             others = {option.parameter: option for option in command_of("fleet").options}
             raise UsageError("wrong-use", f"`gpubind {action}` does not have {others[parameter].name}")
-        args += _option_args(options[parameter], value)
+        option = options[parameter]
+        if option.metavar:
+            args += [f"{option.name}={item}" for item in (value if isinstance(value, list) else [value])]
+        else:
+            args += [name for name, on in option.spellings.items() if name.startswith("--") and on is bool(value)]
     if "gpus" in options and "gpus" not in values:
         args.append("--gpus=all")  # of the node, not of the job that runs `fleet`
     return tuple(args)
-
-
-def _option_args(option: Option, value: Any) -> list[str]:
-    if option.metavar:
-        return [f"{option.name}={item}" for item in (value if isinstance(value, list) else [value])]
-    return [name for name, on in option.spellings.items() if name.startswith("--") and on is bool(value)]
 
 
 def _show(directory: Optional[str], count: Callable[[], None], json: bool, answer: NodeAnswer) -> None:

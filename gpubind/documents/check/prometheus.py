@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gpubind.documents.text import escape_for_quotes
-from gpubind.frozen import NamedTuple
 from gpubind.model import Plan
 from gpubind.model.findings import SEVERITIES
 from gpubind.rules.outcome import Report, verdict
@@ -19,9 +18,8 @@ STATUS = ("ok", "warning", "error")
 """The verdicts; the status is the index of one."""
 
 
-class _Sample(NamedTuple):
-    value: int
-    labels: dict[str, str]
+_Sample = tuple[int, dict[str, str]]
+"""A value, and its labels."""
 
 
 def render_prometheus(report: Report) -> str:
@@ -31,20 +29,20 @@ def render_prometheus(report: Report) -> str:
 
 def _families(report: Report) -> Iterator[tuple[str, str, Iterable[_Sample]]]:
     status = STATUS.index(verdict(report.findings))
-    yield "check_status", "The verdict of gpubind check: 0 ok, 1 warning, 2 error.", [_Sample(status, {})]
+    yield "check_status", "The verdict of gpubind check: 0 ok, 1 warning, 2 error.", [(status, {})]
     severities = [finding.severity for finding in report.findings]
     counts: dict[str, int] = {severity: severities.count(severity) for severity in SEVERITIES}
     counts["ignored"] = len(report.ignored)
-    numbers = [_Sample(number, {"severity": severity}) for severity, number in counts.items()]
+    numbers = [(number, {"severity": severity}) for severity, number in counts.items()]
     yield "findings", "Findings by severity, and those that the site ignores.", numbers
     serious = [finding for finding in report.findings if finding.severity != "note"]
-    samples = [_Sample(1, {"code": f.code, "severity": f.severity, "subject": f.subject}) for f in serious]
+    samples = [(1, {"code": f.code, "severity": f.severity, "subject": f.subject}) for f in serious]
     yield "finding", "A finding: an error or a warning.", samples
     drivers = [planned.driver for planned in report.drivers]
-    info = [_Sample(1, {"vendor": d.vendor, "version": d.version or "", "cuda_max": d.cuda_max or ""}) for d in drivers]
+    info = [(1, {"vendor": d.vendor, "version": d.version or "", "cuda_max": d.cuda_max or ""}) for d in drivers]
     yield "driver_info", "A driver of the host, and the newest CUDA that it serves.", info
     plans = [report.plan] if report.plan is not None and report.plan.drivers else []
-    digests = [_Sample(1, {"digest": plan.digest, "node_digest": plan.node_digest or ""}) for plan in plans]
+    digests = [(1, {"digest": plan.digest, "node_digest": plan.node_digest or ""}) for plan in plans]
     yield "plan_info", "The plan that was checked, and what the node has: equal for equal nodes.", digests
     states = _states(report.plan) if report.plan is not None else {}
     expected = [sum(number for _, number in expectation.gpus) for expectation in report.expected if expectation.gpus]
@@ -52,7 +50,7 @@ def _families(report: Report) -> Iterator[tuple[str, str, Iterable[_Sample]]]:
     help_text = (
         "GPUs: that the kernel driver lists, that a container gets, of these with a device node, and that are expected."
     )
-    yield "gpus", help_text, [_Sample(number, {"state": state}) for state, number in states.items()]
+    yield "gpus", help_text, [(number, {"state": state}) for state, number in states.items()]
 
 
 def _states(plan: Plan) -> dict[str, int]:

@@ -11,7 +11,7 @@ from gpubind.documents.gpus import ListedGpu, gpus_table
 from gpubind.documents.report.page import render
 from gpubind.documents.report.picture import picture_of, script_data
 from gpubind.documents.tables import Table, plan_tables
-from gpubind.model import Plan
+from gpubind.model import Gpu, Plan
 from gpubind.rules.outcome import Report, verdict
 
 
@@ -30,9 +30,7 @@ def render_check_html(report: Report, made: Optional[Made] = None) -> str:
         what=subject_line(report),
         facts=[fact for fact in subject_rows(report) if fact[0] != "gpubind"],
         picture=picture,
-        gpus=gpus_table([_listed(plan, at) for at in range(len(plan.gpus))])
-        if plan is not None and plan.gpus
-        else None,
+        gpus=None if plan is None or not plan.gpus else gpus_table([_listed(plan, gpu) for gpu in plan.gpus]),
         tables=_tables(plan),
         **_findings_of(report),
     )
@@ -51,8 +49,7 @@ def _findings_of(report: Report) -> dict[str, Any]:
     }
 
 
-def _listed(plan: Plan, at: int) -> ListedGpu:
-    gpu = plan.gpus[at]
+def _listed(plan: Plan, gpu: Gpu) -> ListedGpu:
     nodes = (node for node in plan.devices if node.vendor == gpu.vendor and node.gpu == gpu.index is not None)
     return ListedGpu(gpu, gpu.mig if gpu.chosen else (), tuple(nodes))
 
