@@ -19,32 +19,15 @@ from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.inventory.claims import Claim
 from gpubind.inventory.search import ldconfig_command
-from gpubind.model import (
-    CAPABILITIES,
-    READ_ONLY_OPTIONS,
-    VENDOR_ROWS,
-    ContainerPath,
-    Decision,
-    Driver,
-    EnvVar,
-    FileRole,
-    Finding,
-    HostPath,
-    Missing,
-    Mount,
-    Plan,
-    PlannedDriver,
-    Request,
-    RootedPath,
-    SourceUsed,
-    Vendor,
-    Verdict,
-    layouts,
-)
+from gpubind.model import CAPABILITIES, Decision, Driver, EnvVar, Finding, Mount, SourceUsed, Vendor, layouts
 from gpubind.model.arch import I386, Architecture, architecture
 from gpubind.model.data import table
 from gpubind.model.digest import plan_digest
+from gpubind.model.files import ContainerPath, HostPath, Missing, RootedPath
 from gpubind.model.findings import finding
+from gpubind.model.host import READ_ONLY_OPTIONS, FileRole, Verdict
+from gpubind.model.plan import Plan, PlannedDriver, Request
+from gpubind.model.vendors import VENDOR_ROWS
 from gpubind.planner.placement import SINGULARITY_LAYOUT
 from gpubind.planner.plan import empty_plan
 

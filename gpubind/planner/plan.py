@@ -10,29 +10,15 @@ from gpubind.formats.driver.gpu_names import GPU_VARIABLES
 from gpubind.formats.driver.icd import parse_icd, with_library_paths
 from gpubind.formats.driver.names import REQUIRED, name_facts
 from gpubind.frozen import NamedTuple
-from gpubind.model import (
-    READ_ONLY_OPTIONS,
-    Capability,
-    ContainerPath,
-    Decision,
-    DeviceNode,
-    EnvVar,
-    Finding,
-    HostFile,
-    ImageFacts,
-    Inventory,
-    Mount,
-    Plan,
-    PlannedDriver,
-    Request,
-    Step,
-    Vendor,
-    Verdict,
-    userspaces_of,
-)
+from gpubind.model import Capability, Decision, DeviceNode, EnvVar, Finding, HostFile, Inventory, Mount, Vendor
 from gpubind.model.digest import node_digest, plan_digest
+from gpubind.model.files import ContainerPath
 from gpubind.model.findings import SEVERITIES
+from gpubind.model.host import READ_ONLY_OPTIONS, Step, Verdict
+from gpubind.model.image import ImageFacts
 from gpubind.model.layouts import gbm_directories
+from gpubind.model.plan import Plan, PlannedDriver, Request
+from gpubind.model.vendors import userspaces_of
 from gpubind.planner.placement import GBM_BACKEND, GPUBIND_LAYOUT, Layout, with_libdir
 from gpubind.planner.sides import host_libc_side, host_side
 

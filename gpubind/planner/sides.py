@@ -13,19 +13,11 @@ from typing import TYPE_CHECKING, Optional
 from gpubind.formats.driver.names import name_facts
 from gpubind.formats.elf.elf import LIBC
 from gpubind.frozen import NamedTuple
-from gpubind.model import (
-    USERSPACES,
-    Capability,
-    Decision,
-    FileGroup,
-    Finding,
-    HostFile,
-    Request,
-    RootedPath,
-    Severity,
-    Side,
-)
+from gpubind.model.files import RootedPath
 from gpubind.model.findings import active_cases, finding, with_count, worst
+from gpubind.model.host import Capability, Decision, FileGroup, Finding, HostFile, Severity, Side
+from gpubind.model.plan import Request
+from gpubind.model.vendors import USERSPACES
 
 if TYPE_CHECKING:
     from gpubind.loader.verdict import ImageFit, Unfit

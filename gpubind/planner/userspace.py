@@ -10,18 +10,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Optional
 
-from gpubind.loader.verdict import Conflict, ImageFit, Unfit
-from gpubind.model import (
-    VENDOR_ROWS,
-    FileGroup,
-    Finding,
-    HostFile,
-    Inventory,
-    Request,
-    Userspace,
-    active_cases,
-    finding,
-)
+from gpubind.loader.verdict import ImageFit, Unfit
+from gpubind.model.findings import active_cases, finding
+from gpubind.model.host import FileGroup, Finding, HostFile, Inventory
+from gpubind.model.plan import Request
+from gpubind.model.vendors import VENDOR_ROWS, Userspace
 from gpubind.planner.sides import HostSide, left_out_decisions
 
 
@@ -59,7 +52,9 @@ def add_userspace_findings(
             helped = len([file for file, _ in unfit_files if fit.libc is not None and file.path in fit.libc.enables])
             facts_left = _unfit_facts(userspace, unfit_files, request, helped)
             findings.append(report("userspace-left-out", **{**facts_left, **_as_note(without)}))
-        findings += [report("userspace-conflict", **_conflict_facts(conflict)) for conflict in fit.conflicts if members]
+        for soname, version, needed_by, lost in fit.conflicts if members else ():
+            facts = {"wanted": version, "needed_by": needed_by, "lost": lost}
+            findings.append(report("userspace-conflict", subject=soname, **facts))
     elif request.userspace == "auto":
         libraries = [file for file in kept_files if file.group == group and file.kind == "library"]
         # Of two files with one name, the first one is bound.
@@ -82,23 +77,14 @@ def _does_without(group: FileGroup, request: Request, fit: ImageFit, has_acceler
     return "video" if group in fit.for_video and not request.computes_by_name else None
 
 
-def _conflict_facts(conflict: Conflict) -> dict[str, str]:
-    soname, version, needed_by, lost = conflict
-    return {"subject": soname, "wanted": version, "needed_by": needed_by, "lost": lost}
-
-
 def _without_library(files: Sequence[HostFile]) -> dict[HostFile, str]:
     """Return the manifests whose library is not in *files*, with the reason: their platform would fail."""
     names = [name for file in files for name in file.names]
-    manifests = (file for file in files if file.kind == "manifest")
-    libraries = {
-        file: (file.content or b"").decode("utf-8", "surrogateescape").strip().rpartition("/")[2] for file in manifests
+    texts = {
+        file: (file.content or b"").decode("utf-8", "surrogateescape") for file in files if file.kind == "manifest"
     }
-    return {
-        file: f"{library}, which it names, is not brought along"
-        for file, library in libraries.items()
-        if library not in names
-    }
+    libraries = ((file, text.strip().rpartition("/")[2]) for file, text in texts.items())
+    return {file: f"{name}, which it names, is not brought along" for file, name in libraries if name not in names}
 
 
 def _unfit_facts(

@@ -44,11 +44,7 @@ def soften(finding: Finding, things: Iterable[str]) -> Finding:
 
 def rocm_with(preflight: Preflight, name: str) -> Optional[str]:
     """Return the directory of a ROCm release on the host that has library *name* but is not the planned release."""
-    others = [
-        (decision.subject, decision.path or "")
-        for decision in preflight.plan.decisions
-        if decision.rule == "other-rocm"
-    ]
+    others = [(each.subject, each.path or "") for each in preflight.plan.decisions if each.rule == "other-rocm"]
     path = next((path for subject, path in others if subject == name), "")
     return next((release for subject, release in others if subject == release and path.startswith(f"{release}/")), None)
 
@@ -96,9 +92,8 @@ def missing_reason(preflight: Preflight, name: str) -> Optional[MissingReason]:
     capability = driver_section(name)
     if capability is None:
         return None
-    is_reported = any(
-        f.code in _WHOLE_DRIVER or f.subject == name for f in (*preflight.plan.findings, *no_nvml(preflight))
-    )
+    reported = (*preflight.plan.findings, *no_nvml(preflight))
+    is_reported = any(f.code in _WHOLE_DRIVER or f.subject == name for f in reported)
     rules = {decision.rule for decision in preflight.plan.decisions if decision.subject == name}
     mounts = [mount for mount in preflight.plan.mounts if basename(mount.target) == name]
     # The plan has the library, but its file is damaged.

@@ -106,9 +106,8 @@ def _requirements(needs: ImageNeeds, policy: Policy, key: str, first: str) -> It
             wants = f"{requirement.name} of the image needs {needed}"
             yield _violated(policy, key, wants, f"hosts may have {failed}")
         elif None in answers.values():
-            yield _undecided(
-                policy, key, f"{requirement.name} of the image depends on the GPU: {requirement.text[:200]}"
-            )
+            depends = f"{requirement.name} of the image depends on the GPU: {requirement.text[:200]}"
+            yield _undecided(policy, key, depends)
 
 
 def _answer(text: str, driver: str) -> Optional[bool]:
@@ -184,6 +183,5 @@ def _capabilities(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
         if is_sure:
             yield _violated(policy, "capabilities", f"{by} needs {name}", f"containers get {granted}")
         else:
-            yield _undecided(
-                policy, name, f"containers get {granted}, and {by} is of {name}; what opens it by name may do without"
-            )
+            lacks = f"containers get {granted}, and {by} is of {name}; what opens it by name may do without"
+            yield _undecided(policy, name, lacks)

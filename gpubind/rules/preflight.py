@@ -35,21 +35,12 @@ from gpubind.loader.container import Container
 from gpubind.loader.hwcaps import Cpu, parse_cpuinfo
 from gpubind.loader.namespace import PYTHON_VARIABLES, UserMounts
 from gpubind.loader.search import ContainerFile
-from gpubind.model import (
-    Capability,
-    DeviceNode,
-    Driver,
-    Finding,
-    Gpu,
-    ImageCuda,
-    Missing,
-    Plan,
-    Severity,
-    Stat,
-    Vendor,
-    finding,
-)
+from gpubind.model.files import Missing, Stat
+from gpubind.model.findings import finding
+from gpubind.model.host import Capability, DeviceNode, Driver, Finding, Gpu, Severity, Vendor
+from gpubind.model.image import ImageCuda
 from gpubind.model.layouts import data_prefix_pairs
+from gpubind.model.plan import Plan
 from gpubind.planner.plan import requested_capabilities
 from gpubind.runtimes import WRAPPED
 

@@ -133,9 +133,8 @@ def program_library_missing(preflight: Preflight) -> Iterator[Finding]:
     If all of ROCm is missing, yield `userspace-missing` as an error in place of its libraries.
     """
     failures = tuple(_failures(preflight, "missing"))
-    userspace_findings = tuple(
-        without_userspace(preflight, (failure for failure, _ in failures), preflight.chain.names[-1])
-    )
+    missing, name = [failure for failure, _ in failures], preflight.chain.names[-1]
+    userspace_findings = tuple(without_userspace(preflight, missing, name))
     yield from userspace_findings
     for failure, program in failures:
         if userspace_findings and is_rocms(failure.name):
@@ -195,12 +194,8 @@ def program_driver(preflight: Preflight) -> Iterator[Finding]:
         is_planned = file.mount is not None or file.tree.real(file.tree_path) == planned.get(soname)
         # The user is responsible for the user's own path; other rules are about compat libraries.
         is_users = directory in preflight.container.user_library_path
-        if (
-            is_planned
-            or soname not in planned
-            or soname not in DRIVER_SONAMES
-            or (is_users and "/compat/" in file.tree_path)
-        ):
+        is_drivers = soname in planned and soname in DRIVER_SONAMES
+        if is_planned or not is_drivers or (is_users and "/compat/" in file.tree_path):
             continue
         yield finding(
             "program-driver",

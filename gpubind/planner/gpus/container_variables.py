@@ -35,9 +35,7 @@ def container_variables(
 
     *isolated*: whether the container's /dev has only the nodes of the chosen GPUs.
     """
-    containers = [
-        _VisibleDevices(choice, inventory, environ, isolated) for choice, inventory in zip(choices, inventories)
-    ]
+    containers = [_VisibleDevices(*of_vendor, environ, isolated) for of_vendor in zip(choices, inventories)]
     env = [tuple(container.visible_devices()) for container in containers]
     sets_cuda = any(variable.name == CUDA and variable.op == "set" for variable in chain.from_iterable(env))
     return [
@@ -146,16 +144,11 @@ class _VisibleDevices(NamedTuple):
         gpus = _openable_gpus(self.inventory)
         if not self.isolated:
             return gpus
-        chosen = [chosen_gpu.gpu.index for chosen_gpu in self.choice.gpus or ()]
-        indexes_with_node = {node.gpu for node in self.inventory.devices}
+        chosen = [chosen_gpu.gpu for chosen_gpu in self.choice.gpus or ()]
+        with_node = {node.gpu for node in self.inventory.devices} & {gpu.index for gpu in chosen}
         # Any node may belong to a GPU without a known minor number: it stays if such a GPU is chosen.
-        unnumbered = any(_has_no_number(chosen_gpu.gpu) for chosen_gpu in self.choice.gpus or ())
-        return [
-            gpu
-            for gpu in gpus
-            if (unnumbered and _has_no_number(gpu))
-            or (gpu.index in chosen and (gpu.index in indexes_with_node or _has_no_number(gpu)))
-        ]
+        unnumbered = any(map(_has_no_number, chosen))
+        return [gpu for gpu in gpus if gpu.index in with_node or (unnumbered and _has_no_number(gpu))]
 
 
 def _set(variable: str, value: Optional[str]) -> EnvVar:

@@ -72,9 +72,8 @@ class GpuList:
         self.names = gpu_names.split_visible(self.value)
         if variable == gpu_names.AMD_VISIBLE_DEVICES:
             self.gpus = sorted_by_pci(self.gpus)
-            self.names = tuple(
-                partition for name in gpu_names.split_amd_visible(self.value) for partition in self._partitions(name)
-            )
+            names = gpu_names.split_amd_visible(self.value)
+            self.names = tuple(partition for name in names for partition in self._partitions(name))
         self.hides_all = gpu_names.hides_all(self.names)
         """Whether the vendor's library shows no GPU at all."""
         self.is_numbers = all(map(gpu_names.is_index, self.names))
@@ -175,9 +174,8 @@ def _slurm_gpus(names: GpuList, others: Sequence[Gpu], *, both_vendors_set: bool
     # In a cgroup the kernel shows only the job's AMD GPUs, and renumbers them from 0.
     is_moved = names.vendor == "amd" and names.inventory.hides_gpus
     read = read_list(names, gpus, certain=not others and not is_moved)
-    unmatched = [
-        name for name in read.unknown if not (is_moved and gpu_names.is_index(name) and int(name) < _FIRST_RENDER_NODE)
-    ]
+    low = [n for n in read.unknown if is_moved and gpu_names.is_index(n) and int(n) < _FIRST_RENDER_NODE]
+    unmatched = [name for name in read.unknown if name not in low]
     of_others, by_place = read_list(names, others, certain=False), read_list(names, gpus, certain=True)
     unknown = tuple(name for name in unmatched if name in of_others.unknown)
     either = [name for name in unmatched if name not in unknown and name not in by_place.unknown]
@@ -213,9 +211,8 @@ def _listed(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> GpuChoice:
     read = read_list(names, gpus, certain=certain)
     chosen = (*read.chosen, *map(ChosenGpu, gpus_with_mig(names.inventory))) if read.unresolved else read.chosen
     forwarded = () if read.chosen and read.unresolved is None else names.forwarded
-    return GpuChoice(
-        names.variable, each_gpu_once(chosen) or None, forwarded, findings=_list_findings(names, read, gpus)
-    )
+    findings = _list_findings(names, read, gpus)
+    return GpuChoice(names.variable, each_gpu_once(chosen) or None, forwarded, findings=findings)
 
 
 def _choice_in_cgroup(names: GpuList, job: GpuChoice, gpus: Sequence[ChosenGpu]) -> GpuChoice:

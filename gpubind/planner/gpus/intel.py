@@ -85,9 +85,8 @@ def _read_mask(inventory: Inventory, environ: Mapping[str, str]) -> _Mask:
     tile to newer ones.
     """
     value = environ.get(ZE_AFFINITY_MASK, "")
-    shown = [
-        gpu for gpu in usable_gpus(inventory) if not gpu.is_gaudi and gpu.index not in inventory.hidden_gpu_indexes
-    ]
+    hidden = inventory.hidden_gpu_indexes
+    shown = [gpu for gpu in usable_gpus(inventory) if not gpu.is_gaudi and gpu.index not in hidden]
     if not shown or value in ("", "default"):
         return _Mask()
     hierarchy = environ.get(ZE_HIERARCHY, "")
@@ -108,10 +107,8 @@ def _read_mask(inventory: Inventory, environ: Mapping[str, str]) -> _Mask:
     unknown = [text.strip() for text, entry in texts if not _is_there(entry, len(places), counts)]
     if unknown:
         case = "ze" if len(unknown) < len(entries) else "ze-none"
-        valid_range = f"0 to {len(places) - 1}" if len(places) > 1 else "0"
-        return _keep_all(
-            value, case, "visible-devices-unknown", name=unknown[0][:80], known=valid_range, program="sycl-ls"
-        )
+        facts = {"name": unknown[0][:80], "known": f"0 to {len(places) - 1}" if len(places) > 1 else "0"}
+        return _keep_all(value, case, "visible-devices-unknown", "warning", program="sycl-ls", **facts)
     numbers = [entry[0] for entry in entries]
     chosen = tuple(gpu for gpu in shown if any(places[number][0] == gpu for number in numbers))
     if len(chosen) == len(shown):
@@ -158,7 +155,6 @@ def _keep_all(
     value: str, case: str, code: str = "gpu-order-unknown", severity: Severity = "note", **facts: object
 ) -> _Mask:
     where = f"the environment: {ZE_AFFINITY_MASK}={value[:200]}"
-    severity = "warning" if code == "visible-devices-unknown" else severity
     mask_finding = finding(
         code, subject=ZE_AFFINITY_MASK, case=case, severity=severity, vendor="intel", where=where, **facts
     )

@@ -51,22 +51,19 @@ def choose_by_option(text: str, inventories: Sequence[Inventory]) -> tuple[choic
         variable = ROCR_VISIBLE_DEVICES if shared[0].vendor == "amd" else CUDA_VISIBLE_DEVICES
         hint = f"`--gpus all`, with {variable} in the container for the GPUs that programs are to use"
         raise UsageError("inseparable-gpus", message, hint=hint)
-    named_gpus = [_find(item, inventories) for item in items]
-    return tuple(
-        _choice(text, [named_gpu for named_gpu in named_gpus if named_gpu.number == n]) for n in range(len(inventories))
-    )
+    named = [_find(item, inventories) for item in items]
+    return tuple(_choice(text, [each for each in named if each.number == n]) for n in range(len(inventories)))
 
 
 def _choice(text: str, named_gpus: Sequence[_NamedGpu]) -> choice.GpuChoice:
     uuids = [uuid for named_gpu in named_gpus for uuid in named_gpu.uuids]
     unresolved = [named_gpu.item for named_gpu in named_gpus if named_gpu.unresolved]
     has_all = any(item.spelling == "mig-uuid" for item in unresolved) and None not in uuids
+    value = ",".join(dict.fromkeys(uuid or "" for uuid in uuids))
     return choice.GpuChoice(
         source=choice.OPTION,
         gpus=choice.each_gpu_once(chosen for named_gpu in named_gpus for chosen in named_gpu.chosen),
-        passed_through=((CUDA_VISIBLE_DEVICES, ",".join(dict.fromkeys(uuid or "" for uuid in uuids))),)
-        if has_all
-        else (),
+        passed_through=((CUDA_VISIBLE_DEVICES, value),) if has_all else (),
         by_uuid=any(is_uuid(named_gpu.item.text) for named_gpu in named_gpus),
         findings=tuple(finding("mig-unresolved", subject=m.text, where=f"{choice.OPTION} {text}") for m in unresolved),
     )
@@ -85,9 +82,8 @@ def _find(item: GpuId, inventories: Sequence[Inventory]) -> _NamedGpu:
     with_gpus = [inventory for inventory in inventories if choice.usable_gpus(inventory)]
     if item.spelling == "index" and matches and len(with_gpus) > 1:
         why = "there are GPUs of two vendors here, and both count from 0"
-        raise UsageError(
-            "ambiguous-gpu", f"--gpus: `{item.text}` may be either's", why=why, hint=_available_gpus(inventories)
-        )
+        hint = _available_gpus(inventories)
+        raise UsageError("ambiguous-gpu", f"--gpus: `{item.text}` may be either's", why=why, hint=hint)
     if len(matches) > 1 and not _are_partitions([gpu for _, gpu in matches]):
         why = "it fits " + ", ".join(str(gpu.uuid or gpu.pci) for _, gpu in matches)
         hint = "write more of it, or name the PCI address"
@@ -124,10 +120,9 @@ def _mig_by_uuid(item: GpuId, inventories: Sequence[Inventory]) -> _NamedGpu:
         chosen_gpu = choice.find_mig_device(item.text, inventory)
         if chosen_gpu is not None:
             return _NamedGpu(item, number, (chosen_gpu,))
-        if choice.gpus_with_mig(inventory):
-            return _NamedGpu(
-                item, number, tuple(map(choice.ChosenGpu, choice.gpus_with_mig(inventory))), unresolved=True
-            )
+        gpus = choice.gpus_with_mig(inventory)
+        if gpus:
+            return _NamedGpu(item, number, tuple(map(choice.ChosenGpu, gpus)), unresolved=True)
     raise _unknown_gpu(item, inventories)
 
 
@@ -147,9 +142,8 @@ def _unknown_gpu(item: GpuId, inventories: Sequence[Inventory], gpu: Optional[Gp
         why = f"a number is an index that begins with 0, not a count; all GPUs are `--gpus {indexes}`"
     else:
         why = ""
-    return UsageError(
-        "unknown-gpu", f"--gpus: this host has no `{item.text}`", why=why, hint=_available_gpus(inventories)
-    )
+    hint = _available_gpus(inventories)
+    return UsageError("unknown-gpu", f"--gpus: this host has no `{item.text}`", why=why, hint=hint)
 
 
 def _available_gpus(inventories: Sequence[Inventory]) -> str:

@@ -68,10 +68,9 @@ def _selection(
         else:
             decisions.append(node.decision("left-out", "not-chosen", "choice", detail=why))
     left_out = {decision.subject for decision in decisions}
-    kept_findings = tuple(finding for finding in findings if finding.subject not in left_out)
-    return SelectedInventory(
-        inventory._replace(devices=tuple(nodes), gpus=gpus, findings=kept_findings), tuple(decisions), env
-    )
+    findings = tuple(finding for finding in findings if finding.subject not in left_out)
+    selected = inventory._replace(devices=tuple(nodes), gpus=gpus, findings=findings)
+    return SelectedInventory(selected, tuple(decisions), env)
 
 
 def _permitted_gpus(inventory: Inventory) -> tuple[Gpu, ...]:
@@ -96,9 +95,7 @@ def _left_out_reason(
         return f"belongs to a GPU that is not chosen, or is excluded ({by})"
     for guard in inventory.mig_nodes:
         if guard.target == node.target:
-            chosen_gpu = next(
-                (chosen_gpu for chosen_gpu in chosen.values() if chosen_gpu.gpu.minor == guard.minor), None
-            )
+            chosen_gpu = next((each for each in chosen.values() if each.gpu.minor == guard.minor), None)
             if chosen_gpu is not None and (not chosen_gpu.mig or any(map(guard.guards, chosen_gpu.mig))):
                 return None
             part = f"{guard.gi}" if guard.ci is None else f"{guard.gi}/{guard.ci}"
@@ -110,12 +107,8 @@ def _is_for_managers(node: DeviceNode, inventory: Inventory, chosen: Mapping[Opt
     """Return whether *node* guards no part of a GPU; False unless parts are chosen and all their nodes are known."""
     if not node.target.startswith("/dev/nvidia-caps/") or not all(chosen_gpu.mig for chosen_gpu in chosen.values()):
         return False
-    parts = [
-        (chosen_gpu.gpu.minor, device.gi, ci)
-        for chosen_gpu in chosen.values()
-        for device in chosen_gpu.mig
-        for ci in (None, device.ci)
-    ]
+    devices = [(each.gpu.minor, device) for each in chosen.values() for device in each.mig]
+    parts = [(minor, device.gi, ci) for minor, device in devices for ci in (None, device.ci)]
     target_by_part = {(guard.minor, guard.gi, guard.ci): guard.target for guard in inventory.mig_nodes}
     return target_by_part.keys() >= set(parts) and node.target not in target_by_part.values()
 

@@ -28,7 +28,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.host.programs import PROGRAM_DIRECTORIES
 from gpubind.inventory.cdi.specs import ALL, DIRECTORIES, SUFFIXES, LoadedSpec
-from gpubind.model import ABSENT, Finding, Missing, Severity, Vendor, finding
+from gpubind.model import ABSENT, VENDOR_ROWS, Finding, Missing, Severity, Vendor, finding
 from gpubind.model.files import or_none
 from gpubind.model.vendors import CDI_KINDS
 from gpubind.rules.preflight import Preflight
@@ -49,18 +49,13 @@ class Toolkit(NamedTuple):
     """docker's runtime of that vendor, a program."""
     configure: str
     """The command that adds the runtime to docker's configuration."""
-    option: str
-    """gpubind's option for the vendor."""
 
 
 _TOOLKITS: Mapping[Vendor, Toolkit] = {
     "nvidia": Toolkit(
-        "NVIDIA's container toolkit",
-        "nvidia-container-runtime",
-        "nvidia-ctk runtime configure --runtime=docker",
-        "--nv",
+        "NVIDIA's container toolkit", "nvidia-container-runtime", "nvidia-ctk runtime configure --runtime=docker"
     ),
-    "amd": Toolkit("AMD's container toolkit", "amd-container-runtime", "amd-ctk runtime configure", "--rocm"),
+    "amd": Toolkit("AMD's container toolkit", "amd-container-runtime", "amd-ctk runtime configure"),
 }
 _BOOLEANS = ("container_use_devices", "container_use_xserver_devices")
 """With either, containers may use the nodes of GPUs. Those of NVIDIA have the type xserver_misc_device_t."""
@@ -68,9 +63,8 @@ _BOOLEANS = ("container_use_devices", "container_use_xserver_devices")
 
 def daemon_unreachable(preflight: Preflight) -> Iterator[Finding]:
     """Yield a daemon that does not answer the caller."""
-    silence = preflight.start.facts.silence if preflight.start is not None else None
-    if silence is not None:
-        yield finding("daemon-unreachable", subject=DOCKER, answer=silence)
+    if preflight.start is not None and preflight.start.facts.silence is not None:
+        yield finding("daemon-unreachable", subject=DOCKER, answer=preflight.start.facts.silence)
 
 
 def toolkit_missing(preflight: Preflight) -> Iterator[Finding]:
@@ -197,7 +191,7 @@ def cdi_missing(preflight: Preflight) -> Iterator[Finding]:
                 subject=f"{CDI_KINDS[vendor]}={ALL}",
                 vendor=vendor,
                 where=", ".join(registry.directories),
-                option=_TOOLKITS[vendor].option,
+                option=f"--{VENDOR_ROWS[vendor].option}",
                 file=f"{DIRECTORIES[0]}/{vendor}.json",
             )
 

@@ -51,18 +51,16 @@ def framework_library(preflight: Preflight) -> Iterator[Finding]:
     If all of ROCm is missing, yield `userspace-missing` as an error in its place.
     """
     gpus = [gpu for gpu in preflight.plan.gpus if gpu.chosen]
-    every = [
-        pair for pair in _relevant_frameworks(preflight) if not pair[0].for_gaudi or any(gpu.is_gaudi for gpu in gpus)
-    ]
+    has_gaudi = any(gpu.is_gaudi for gpu in gpus)
+    every = [pair for pair in _relevant_frameworks(preflight) if has_gaudi or not pair[0].for_gaudi]
     is_for_gaudi = all(gpu.is_gaudi for gpu in gpus)
     refused = tuple(_refused(preflight, every))
     broken = {refusal.framework.name for refusal in refused}
     works = any(not framework.is_addition and framework.name not in broken for framework, _ in every)
     for refusal in refused:
         may_use_another = works and not preflight.has_program
-        lacks_synapse = (
-            is_for_gaudi and refusal.framework.for_gaudi and any(is_synapse_library(f.name) for f in refusal.failures)
-        )
+        of_gaudi = refusal.failures if is_for_gaudi and refusal.framework.for_gaudi else ()
+        lacks_synapse = any(is_synapse_library(failure.name) for failure in of_gaudi)
         is_used = lacks_synapse or not (refusal.framework.is_addition or may_use_another)
         is_sure = refusal.module is not None and is_used
         is_error = is_sure and (preflight.imports is not None or not preflight.has_program)

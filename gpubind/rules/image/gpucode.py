@@ -46,13 +46,8 @@ def gpu_code_missing(preflight: Preflight) -> Iterator[Finding]:
     known_gpus = tuple(gpu for gpu in gpus if gpu.arch is not None)
     for vendor in dict.fromkeys(gpu.gpu.vendor for gpu in gpus if gpu.arch is None):
         names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus if gpu.arch is None and gpu.gpu.vendor == vendor))
-        yield finding(
-            "gpu-code-unread",
-            case="of-amds-gpu" if vendor == "amd" else "of-gpu",
-            vendor=vendor,
-            subject=names,
-            where=files[0].path,
-        )
+        case = "of-amds-gpu" if vendor == "amd" else "of-gpu"
+        yield finding("gpu-code-unread", case=case, vendor=vendor, subject=names, where=files[0].path)
     if not known_gpus:
         return
     groups: dict[Optional[str], list[CodeFile]] = {}
@@ -138,11 +133,8 @@ def _gpus(preflight: Preflight) -> tuple[GpuArch, ...]:
     if any(node.vendor == "nvidia" and node.target in ALL_GPU_NODES for node in preflight.plan.devices):
         chosen += query_gpus(preflight.host)
     on_tegra = {planned.driver.vendor for planned in preflight.plan.drivers if planned.driver.kind == "tegra"}
-    return tuple(
-        gpu_arch
-        for gpu_arch in as_rocm_sees(preflight, architectures(preflight.host, chosen))
-        if gpu_arch.gpu.vendor not in on_tegra
-    )
+    archs = as_rocm_sees(preflight, architectures(preflight.host, chosen))
+    return tuple(gpu_arch for gpu_arch in archs if gpu_arch.gpu.vendor not in on_tegra)
 
 
 def _severity(
@@ -157,11 +149,11 @@ def _severity(
         return "error"
     if is_extension(name) or (preflight.has_program and not preflight.uses_frameworks):
         return "warning"
-    others = ([file for file in group if file.is_main] for other_name, group in groups.items() if other_name != name)
-    works = any(
-        mains and not is_extension(mains[0].framework) and _shortage(gpus, mains, libcuda) is None for mains in others
-    )
-    return "warning" if works else "error"
+    for other_name, group in groups.items():
+        mains = [file for file in group if file.is_main]
+        if other_name != name and mains and not is_extension(other_name) and not _shortage(gpus, mains, libcuda):
+            return "warning"
+    return "error"
 
 
 def _finding(preflight: Preflight, shortage: _Shortage, severity: Severity, *, has_xnack: bool = False) -> Finding:

@@ -66,17 +66,9 @@ def _causes(preflight: Preflight, kind: Literal["missing", "version", "stack"]) 
 
 
 def _cause_finding(code: str, cause: _Cause, cases: tuple[str, ...], **facts: Optional[str]) -> Finding:
-    names = ", ".join(cause.names)
+    name, vendor, names = cause.failure.name, cause.mounts[0].vendor, ", ".join(cause.names)
     all_facts = {"message": cause.failure.message, "names": names, "number": len(cause.names), **facts}
-    return finding(
-        code,
-        subject=cause.failure.name,
-        case=cases,
-        severity=cause.severity,
-        vendor=cause.mounts[0].vendor,
-        where=names,
-        **all_facts,
-    )
+    return finding(code, subject=name, case=cases, severity=cause.severity, vendor=vendor, where=names, **all_facts)
 
 
 def library_missing(preflight: Preflight) -> Iterator[Finding]:
@@ -90,9 +82,8 @@ def library_missing(preflight: Preflight) -> Iterator[Finding]:
         cases = active_cases(("many", cause.are_many), (origin_case, reason or packages))
         library = f"{name} for {mount.arch}" if mount.capability == "compat32" else name  # it may be there for another
         facts = {"packages": packages, "capability": reason.capability if reason is not None else None}
-        uses = {
-            name_facts(each).use for each in cause.names
-        }  # reported if all files serve one purpose that few jobs need
+        uses = {name_facts(each).use for each in cause.names}
+        # Reported if all files serve one purpose that few jobs need.
         use = f"; {use}" if len(uses) == 1 and (use := uses.pop()) else ""
         raw_finding = _cause_finding("library-missing", cause, cases, use=use, library=library, **facts)
         yield soften(raw_finding, unseen_libraries(preflight))

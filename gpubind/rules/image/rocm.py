@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Optional
 
 from gpubind.frozen import NamedTuple
 from gpubind.host.base import HSA_VARIABLES
-from gpubind.model import Finding, Gpu, Missing, Plan, finding
+from gpubind.model import Finding, Gpu, Missing, finding
 from gpubind.model.gpucode import OVERRIDE, XNACK, arch_of_override, instruction_set
 from gpubind.model.rocm import bounds_of_kernel, is_outside, release_of_kernel
 from gpubind.rules.preflight import Preflight, variable_of
@@ -86,15 +86,11 @@ def own_variable(preflight: Preflight, gpu: Gpu) -> Optional[str]:
     """Return the name of the variable for only this *gpu*; None if there is none."""
     from gpubind.inventory.amd.devices import read_render_minors
 
-    numbers = [
-        number for number in read_render_minors(preflight.host) if number is None or _opens(preflight.plan, number)
-    ]
+    plan, nodes = preflight.plan, {node.target for node in preflight.plan.devices}
+    minors = read_render_minors(preflight.host)
+    numbers = [n for n in minors if n is None or not plan.isolated or f"/dev/dri/renderD{n}" in nodes]
     name = f"{OVERRIDE}_{numbers.index(gpu.minor)}" if gpu.minor is not None and gpu.minor in numbers else ""
     return name if name in HSA_VARIABLES else None
-
-
-def _opens(plan: Plan, number: int) -> bool:
-    return not plan.isolated or any(node.target == f"/dev/dri/renderD{number}" for node in plan.devices)
 
 
 def hip_in(preflight: Preflight) -> Iterator[str]:

@@ -7,7 +7,7 @@ libva tries the next one. Source: intel/libva `va/va.c`, `va/drm/va_drm_utils.c`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator
 from typing import Literal, Optional
 
 from gpubind.files.facts import CONSTANTS, FIRST_CODE
@@ -126,7 +126,11 @@ class _Drivers:
         self.searched = tuple(places) if is_missed else ()
         """The directories without a driver, if the user requested video and the image has libva."""
         self._on_xe = addresses(preflight.host, ("xe",))
-        self._devices = {path: self._devices_of(path) for path, name in self._names.items() if name != I965}
+        codes = {path: self._tree.fact(path, FIRST_CODE) for path, name in self._names.items() if name != I965}
+        self._devices = {
+            path: None if isinstance(code, Missing) else parse_devices(code, device_ids())
+            for path, code in codes.items()
+        }
 
     def _search(self, names: Iterable[str], directories: Iterable[str]) -> Optional[dict[str, str]]:
         """Return each driver's first path in *directories*, with its name; None if a file is unreadable."""
@@ -185,10 +189,6 @@ class _Drivers:
         facts = [self._tree.fact(path, CONSTANTS) for path in paths]
         is_unknown = all(not isinstance(constants, Missing) and not maps_xe(constants) for constants in facts)
         return paths if is_unknown else ()
-
-    def _devices_of(self, path: str) -> Optional[Set[str]]:
-        code = self._tree.fact(path, FIRST_CODE)
-        return None if isinstance(code, Missing) else parse_devices(code, device_ids())
 
     def _constants(self, path: str) -> bytes:
         constants = self._tree.fact(path, CONSTANTS)
