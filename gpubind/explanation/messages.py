@@ -316,10 +316,8 @@ def search(blocks: Iterable[bytes]) -> Log:
                 if best is not None and best.message.name not in found_messages:
                     text = originals[number][start : start + 2 * _LINE].decode("utf-8", "replace")
                     library = _as_written(best.library, text)
-                    matched = piece[slice(*best.span)].decode("utf-8", "replace")
-                    found_messages[best.message.name] = FoundMessage(
-                        count + number + 1, text, best.message, library, matched
-                    )
+                    matched, at = piece[slice(*best.span)].decode("utf-8", "replace"), count + number + 1
+                    found_messages[best.message.name] = FoundMessage(at, text, best.message, library, matched)
         count += len(originals) - 1
         is_within = not raw.endswith(b"\n")
     ranked = sorted(found_messages.values(), key=lambda found_message: RANKS.index(found_message.message.rank))
@@ -537,9 +535,8 @@ def find_message(seen: str) -> tuple[FoundMessage, ...]:
 
 def heading(found_message: FoundMessage) -> str:
     """Return the original line without colours and repeated blanks; of a long one, the part around the message."""
-    line = " ".join(
-        _COLOUR.sub(b"", found_message.text.encode("utf-8", "surrogateescape")).decode("utf-8", "replace").split()
-    )
+    text = _COLOUR.sub(b"", found_message.text.encode("utf-8", "surrogateescape"))
+    line = " ".join(text.decode("utf-8", "replace").split())
     if len(line) <= _HEADING:
         return line
     matched_words = re.findall(r"[a-z0-9_]+", found_message.matched)[:_SOUGHT]
@@ -558,9 +555,8 @@ def example(found_message: FoundMessage) -> Optional[str]:
     if found_message.message.group == _CODES:
         return None
     known_message = _fill_example(found_message)
-    seen, folded_message = (
-        folded(text.encode("utf-8", "surrogateescape")).strip() for text in (found_message.text, known_message)
-    )
+    texts = (text.encode("utf-8", "surrogateescape") for text in (found_message.text, known_message))
+    seen, folded_message = (folded(text).strip() for text in texts)
     numbers = {word for word in _WORDS.findall(found_message.matched) if word.isdigit()}
     is_named = (
         seen in folded_message

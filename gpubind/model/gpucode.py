@@ -268,9 +268,8 @@ def _each_once(archs: Iterable[str]) -> tuple[str, ...]:
 def _runs_machine_code(arch: str, code: str) -> bool:
     gpu_match, code_match = _CUDA.fullmatch(arch), _CUDA.fullmatch(code)
     if gpu_match is None or code_match is None:
-        return gpu_match is code_match and (
-            _amd_runs(arch, code) or (arch in INTEL and code in (arch, _ALSO_RUNS.get(arch)))
-        )
+        is_intels = arch in INTEL and code in (arch, _ALSO_RUNS.get(arch))
+        return gpu_match is code_match and (is_intels or _amd_runs(arch, code))
     gpu_sm, code_sm = int(gpu_match.group(1)), int(code_match.group(1))
     if code_match.group(2) == "a" or code_sm in _TEGRA or gpu_sm in _TEGRA:
         return gpu_sm == code_sm

@@ -247,9 +247,8 @@ class Decoder:
         for key, member in value.items():
             field_name = key if key in fields else by_fold.get(key.lower())
             if field_name is None or field_name in seen:
-                raise self.format.damaged(
-                    "written twice" if field_name else "unknown field", self._location(location, field_name or key)
-                )
+                why = "written twice" if field_name else "unknown field"
+                raise self.format.damaged(why, self._location(location, field_name or key))
             seen.add(field_name)
             yield field_name, member
 

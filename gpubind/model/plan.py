@@ -205,9 +205,8 @@ class Plan(NamedTuple):
         plan = DOCUMENT_DECODER.decode(cls, values, "")
         is_ours = document.get("gpubind") == __version__  # another version may hash more, or less
         if is_ours and plan.digest != plan_digest(plan.mounts, plan.devices, plan.env, plan.gpus):
-            raise DOCUMENT_DECODER.format.damaged(
-                "it is not that of these mounts, devices and variables: the document was changed", "digest"
-            )
+            why = "it is not that of these mounts, devices and variables: the document was changed"
+            raise DOCUMENT_DECODER.format.damaged(why, "digest")
         return plan if image is None else plan._replace(image=ImageFacts.from_dict(image))
 
     def __repr__(self) -> str:
@@ -242,6 +241,5 @@ def _other_schema(schema: str) -> FormatError:
     if head != PLAN_SCHEMA.partition("/")[0] or not (number.isascii() and number.isdigit()):
         return DOCUMENT_DECODER.format.damaged(f"`schema` is not `{PLAN_SCHEMA}`", "schema")
     why = f"it is of the schema `{schema}`, and this one reads `{PLAN_SCHEMA}`"
-    return DOCUMENT_DECODER.format._replace(what="a later gpubind made this document").damaged(
-        why, "schema", "update gpubind"
-    )
+    later = DOCUMENT_DECODER.format._replace(what="a later gpubind made this document")
+    return later.damaged(why, "schema", "update gpubind")

@@ -14,7 +14,7 @@ from gpubind.formats.driver.liblist import library_stem
 from gpubind.formats.driver.names import driver_version_of
 from gpubind.host.base import shipped_liblist
 from gpubind.inventory.liblist import capability_of, read_table
-from gpubind.model import CAPABILITIES, VENDOR_ROWS, VENDORS, Capability, Decision, Plan, Vendor
+from gpubind.model import CAPABILITIES, VENDOR_ROWS, VENDORS, Capability, Plan, Vendor
 from gpubind.model.requirements import Expectation
 
 _NON_DRIVER_RULES = ("host-only", "vendor-neutral")
@@ -23,11 +23,9 @@ _NON_DRIVER_RULES = ("host-only", "vendor-neutral")
 
 def make_expectation(plan: Plan, origin: str = "") -> Expectation:
     """Return the facts of the host of *plan*. Excluded GPUs are not counted."""
-    libraries = {
-        (decision.vendor, basename(decision.path or decision.subject))
-        for decision in plan.decisions
-        if _is_host_library(decision)
-    }
+    on_host = [d for d in plan.decisions if d.verdict in ("taken", "left-out") and d.rule not in _NON_DRIVER_RULES]
+    of_libraries = [d for d in on_host if ".so" in d.subject and "/" not in d.subject]
+    libraries = {(d.vendor, basename(d.path or d.subject)) for d in of_libraries}
     capabilities = {_capability(*library) for library in libraries}
     models = Counter(gpu.model or "" for gpu in plan.gpus if gpu.index is not None)
     versions = (planned.driver.version for planned in plan.drivers if planned.driver.vendor in VENDORS)
@@ -39,11 +37,6 @@ def make_expectation(plan: Plan, origin: str = "") -> Expectation:
         libraries=tuple(sorted({library_stem(name) for _, name in libraries})),
         partitions=tuple(sorted({gpu.partition for gpu in plan.gpus if gpu.partition})),
     )
-
-
-def _is_host_library(decision: Decision) -> bool:
-    is_library = ".so" in decision.subject and "/" not in decision.subject
-    return is_library and decision.verdict in ("taken", "left-out") and decision.rule not in _NON_DRIVER_RULES
 
 
 def _capability(vendor: Vendor, name: str) -> Optional[Capability]:

@@ -225,10 +225,8 @@ class _List:
                 file_stat = self.tree.stat(entry.text)
                 case = "forbidden" if isinstance(file_stat, Missing) and file_stat.why == "forbidden" else None
             if case is not None:
-                at, program = self.liblist.location(entry), self.flavour.program
-                yield finding(
-                    "like-entry", subject=entry.text, case=case, vendor=self.vendor, where=at, program=program
-                )
+                subject, at, program = entry.text, self.liblist.location(entry), self.flavour.program
+                yield finding("like-entry", subject=subject, case=case, vendor=self.vendor, where=at, program=program)
 
     def _nested_libraries(self, library_class: _LibraryClass) -> Iterator[str]:
         """Bind the libraries of a surrounding container, and yield their names."""
@@ -327,10 +325,8 @@ def _no_ldcache(flavour: RuntimeFlavour, vendor: Vendor, host: Host, why: str) -
 
 def _collision(flavour: RuntimeFlavour, first_mount: Mount, mount: Mount) -> Finding:
     where = f"{first_mount.source}, {mount.source}"
-    case = "library" if mount.kind == "library" else "other"
-    return finding(
-        "like-collision", subject=mount.target, case=case, vendor=mount.vendor, where=where, program=flavour.program
-    )
+    case, program = "library" if mount.kind == "library" else "other", flavour.program
+    return finding("like-collision", subject=mount.target, case=case, vendor=mount.vendor, where=where, program=program)
 
 
 def _place_decision(bind: _Bind, *, is_taken: bool) -> Decision:

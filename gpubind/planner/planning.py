@@ -71,8 +71,9 @@ def plan_host(host: Host, query: PlanQuery, image: Optional[Image] = None, layou
         ignored = (warning.what for warning in trust if warning.severity == "warning")
         error.why = "; ".join(filter(None, (error.why, *ignored)))
         raise
-    request = request._replace(vendors=tuple(inventory.driver.vendor for inventory in host_inventories.inventories))
-    fit = _fit(host, host_inventories.inventories, request, image) if image is not None else None
+    inventories = host_inventories.inventories
+    request = request._replace(vendors=tuple(inventory.driver.vendor for inventory in inventories))
+    fit = _fit(host, inventories, request, image) if image is not None else None
     # Named CDI devices leave the environment no choice.
     environ = {} if request.cdi_devices else host.environ
     findings = (
@@ -81,9 +82,7 @@ def plan_host(host: Host, query: PlanQuery, image: Optional[Image] = None, layou
         *_unlisted_directory_findings(host, request, query.option_name),
         *_unreadable_findings(host, image),
     )
-    return make_plan(
-        host_inventories.inventories, request, layout or GPUBIND_LAYOUT, fit, environ=environ, findings=findings
-    )
+    return make_plan(inventories, request, layout or GPUBIND_LAYOUT, fit, environ=environ, findings=findings)
 
 
 def plan_or_empty(host: Host, query: PlanQuery, image: Optional[Image] = None, layout: Optional[Layout] = None) -> Plan:

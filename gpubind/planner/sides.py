@@ -104,9 +104,8 @@ def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFi
     once = {(finding.code, finding.subject): finding for finding in reversed(neutral)}
     helps = fit.libc.enables if fit is not None and fit.libc is not None else ()
     findings = (*_unfit_findings(refused, request, helps), *once.values())
-    return HostSide(
-        tuple(host_files), tuple(decisions), findings, tuple(name for name, compat32 in images if not compat32)
-    )
+    image_groups = tuple(name for name, compat32 in images if not compat32)
+    return HostSide(tuple(host_files), tuple(decisions), findings, image_groups)
 
 
 def host_libc_side(request: Request, fit: Optional[ImageFit]) -> HostSide:
@@ -188,9 +187,8 @@ def _vendor_neutral_findings(group: SharedGroup, request: Request, fit: Optional
     name += " for 32-bit programs" if group.compat32 else ""
     is_asked = group.requested_side == "host"
     if fit is None and group.requested_side == "auto":
-        yield finding(
-            "vendor-neutral-left-out", subject=group.name, vendor=member.vendor, where=member.source, name=name
-        )
+        subject, where = group.name, member.source
+        yield finding("vendor-neutral-left-out", subject=subject, vendor=member.vendor, where=where, name=name)
     elif fit is not None and group.image_copy is not None and is_asked and not (group.unfit and group.unfit.is_total):
         refused = group.unfit.message if group.unfit else None
         where, vendor = member.source, member.vendor

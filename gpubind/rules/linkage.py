@@ -28,8 +28,5 @@ def linkage_of(preflight: Preflight) -> tuple[LinkedFile, ...]:
 
 def left_out(plan: Plan) -> Iterator[Decision]:
     """Yield the Decisions on host files that the plan leaves out because of what the image has or lacks."""
-    return (
-        decision
-        for decision in plan.decisions
-        if decision.verdict == "left-out" and decision.step == "side" and decision.path
-    )
+    of_sides = (decision for decision in plan.decisions if decision.step == "side")
+    return (decision for decision in of_sides if decision.verdict == "left-out" and decision.path)

@@ -98,6 +98,5 @@ def missing_reason(preflight: Preflight, name: str) -> Optional[MissingReason]:
     mounts = [mount for mount in preflight.plan.mounts if basename(mount.target) == name]
     # The plan has the library, but its file is damaged.
     is_reported |= any(f.kind == "unreadable" for mount in mounts for f in preflight.container.failures(mount.target))
-    return MissingReason(
-        "not-asked" if "capability" in rules else "of-driver", capability, is_reported or "not-in-list" in rules
-    )
+    case = "not-asked" if "capability" in rules else "of-driver"
+    return MissingReason(case, capability, is_reported or "not-in-list" in rules)

@@ -95,12 +95,8 @@ def need_code(code: str, where: str = "") -> None:
 
 def rules_with_inputs(preflight: Preflight) -> tuple[Rule, ...]:
     """Return the rules whose inputs are known."""
-    has_input = {
-        "host": True,
-        "image": preflight.has_image,
-        "runtime": preflight.backend is not None,
-        "program": preflight.has_program,
-    }
+    has_runtime, has_program = preflight.backend is not None, preflight.has_program
+    has_input = {"host": True, "image": preflight.has_image, "runtime": has_runtime, "program": has_program}
     rules = (rule for rule in RULES if has_input[rule.needs])
     if not preflight.is_without_container:
         return tuple(rules)
@@ -149,10 +145,8 @@ def check(preflight: Preflight) -> tuple[Finding, ...]:
     codes = (rule.code for rule in rules_with_inputs(preflight) if rule.code in find)
     of_rules = [finding for code in codes for finding in find[code](preflight)]
     # A rule about the program or a framework may repeat a planner's finding with a worse severity: keep only that.
-    ranks = {
-        _about(finding): SEVERITIES.index(finding.severity)
-        for finding in sorted(of_rules, key=finding_order, reverse=True)
-    }
+    worst_last = sorted(of_rules, key=finding_order, reverse=True)
+    ranks = {_about(finding): SEVERITIES.index(finding.severity) for finding in worst_last}
     last = len(SEVERITIES)
     planned = (
         finding

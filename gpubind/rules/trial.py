@@ -56,11 +56,8 @@ _NO_VERSION = re.compile(r"version `[^']*' not found")
 
 def predictions(preflight: Preflight, findings: Iterable[Finding]) -> tuple[Prediction, ...]:
     """Return the commands to run in a container, each with the outcome that a check with *findings* predicts."""
-    return (
-        *_predictions_of_plan(preflight),
-        *_predictions_of_program(preflight),
-        *_predictions_of_driver(preflight, tuple(findings)),
-    )
+    of_files = (*_predictions_of_plan(preflight), *_predictions_of_program(preflight))
+    return (*of_files, *_predictions_of_driver(preflight, tuple(findings)))
 
 
 def _predictions_of_plan(preflight: Preflight) -> Iterator[Prediction]:
@@ -157,10 +154,8 @@ def _cuda_works(preflight: Preflight, findings: Sequence[Finding]) -> tuple[Opti
         return False, "libcuda.so.1 does not load"
     if stops:
         return False, f"{stops[0].code}: {stops[0].what}"
-    is_promised = (
-        preflight.has_linux_driver and preflight.gpus and all(finding.severity != "error" for finding in findings)
-    )
-    return (True if is_promised else None), ""
+    has_error = any(finding.severity == "error" for finding in findings)
+    return (True if preflight.has_linux_driver and preflight.gpus and not has_error else None), ""
 
 
 def compare_answer(prediction: Prediction, status: Optional[int], output: str) -> TrialOutcome:

@@ -44,11 +44,8 @@ def uses_of(image: Image, container: Container, program: ContainerFile) -> tuple
     """Return what *program* uses of the capabilities that most jobs do not need."""
     files = container.load(program.path).files
     linked = [file.path for file in files[1:] if file.mount is None]
-    libraries = [
-        library
-        for library in find_driver_libraries(image, container.tree, program.path, linked)
-        if library.vendor != "amd"
-    ]
+    every = find_driver_libraries(image, container.tree, program.path, linked)
+    libraries = [library for library in every if library.vendor != "amd"]
     direct_names = {opened_by(library.name)[0] for library in libraries if program.path in library.by}
     is_sole = len({library.capability for library in libraries}) == 1 and len(direct_names.difference(CLIENTS)) == 1
     needed = () if program.elf is None else program.elf.needed

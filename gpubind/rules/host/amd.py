@@ -80,14 +80,12 @@ def hip_visible_composed(preflight: Preflight) -> Iterator[Finding]:
     inventory = Inventory(planned.driver, planned.source, gpus=gpus)
     rocr = read_list(GpuList(ROCR_VISIBLE_DEVICES, inventory, environ), gpus, certain=True)
     visible_gpus = [chosen.gpu for chosen in rocr.chosen]
-    hip = read_list(
-        GpuList(HIP_VISIBLE_DEVICES, inventory, {HIP_VISIBLE_DEVICES: environ[name]}), visible_gpus, certain=True
-    )
+    hip_list = GpuList(HIP_VISIBLE_DEVICES, inventory, {HIP_VISIBLE_DEVICES: environ[name]})
+    hip = read_list(hip_list, visible_gpus, certain=True)
     if rocr.ambiguity or hip.ambiguity:
         return
-    names = [
-        f"{gpu.index}" + (f" ({gpu.uuid or gpu.render})" if gpu.uuid or gpu.render else "") for gpu, _ in hip.chosen
-    ]
+    gpu_ids = ((gpu.index, gpu.uuid or gpu.render) for gpu, _ in hip.chosen)
+    names = [f"{index} ({gpu_id})" if gpu_id else f"{index}" for index, gpu_id in gpu_ids]
     yield finding(
         "hip-visible-composed",
         subject=name,

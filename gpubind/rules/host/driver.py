@@ -277,12 +277,9 @@ def companion_missing(preflight: Preflight) -> Iterator[Finding]:
     if version is None:
         return
     branch = branch_of(version)
-    decisions = preflight.plan.decisions  # another finding reports damaged libraries
-    damaged = {
-        library_stem(decision.subject)
-        for decision in decisions
-        if decision.rule in DAMAGE_RULES and decision.verdict == "rejected"
-    }
+    rejected = (decision for decision in preflight.plan.decisions if decision.verdict == "rejected")
+    # Another finding reports damaged libraries.
+    damaged = {library_stem(decision.subject) for decision in rejected if decision.rule in DAMAGE_RULES}
     for companion in COMPANIONS:
         due = companion.since <= branch <= (companion.until or branch)
         is_there = library_stem(companion.name) in damaged or any(name.startswith(companion.name) for name in names)

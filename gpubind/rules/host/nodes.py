@@ -34,9 +34,8 @@ def uvm_missing(preflight: Preflight) -> Iterator[Finding]:
 def _wrong_kind_facts(preflight: Preflight, path: str) -> dict[str, Any]:
     """Report something else at *path*: docker makes a directory where a node is missing."""
     about = (decision for decision in preflight.plan.decisions if decision.subject == path)
-    return next(
-        ({"case": "no-node", "instead": wrong.detail or ""} for wrong in about if wrong.rule == "no-device"), {}
-    )
+    wrong = next((decision for decision in about if decision.rule == "no-device"), None)
+    return {"case": "no-node", "instead": wrong.detail or ""} if wrong is not None else {}
 
 
 def uvm_not_loaded(preflight: Preflight) -> Iterator[Finding]:
@@ -71,10 +70,8 @@ def gpu_node_missing(preflight: Preflight) -> Iterator[Finding]:
 
 def _is_chosen_by_name(preflight: Preflight, gpu: Gpu) -> bool:
     """If the user chooses no GPUs, some may be hidden on purpose."""
-    others = [
-        other_gpu for other_gpu in preflight.plan.gpus if other_gpu.vendor == "nvidia" and other_gpu.index is not None
-    ]
-    if preflight.plan.request.gpus is not None or not all(other_gpu.chosen for other_gpu in others):
+    usable = [each for each in preflight.plan.gpus if each.vendor == "nvidia" and each.index is not None]
+    if preflight.plan.request.gpus is not None or not all(each.chosen for each in usable):
         return True
     job = next(filter(None, map(preflight.host.variable, SLURM_GPUS)), "")
     return str(gpu.minor) in job.split(",")
@@ -141,10 +138,9 @@ def mig_node_missing(preflight: Preflight) -> Iterator[Finding]:
     nodes = preflight.nodes
     readable = {target for target, node in nodes.items() if "r" in node.access or _is_forbidden(preflight, node)}
     broken = [guard for guard in read_mig_nodes(host, gpus) if guard.target not in readable]
-    is_lost = [
-        any(guard.minor == gpu.minor and guard.guards(device) for guard in broken) for gpu in gpus for device in gpu.mig
-    ]
-    has_whole_gpu = any(not gpu.mig for gpu in gpus)
+    devices = [(gpu.minor, device) for gpu in gpus for device in gpu.mig]
+    is_lost = (any(guard.minor == minor and guard.guards(device) for guard in broken) for minor, device in devices)
+    is_error = all(is_lost) and all(gpu.mig for gpu in gpus)
     for guard in broken:
         node = nodes.get(guard.target)
         file = access_file(guard.minor, guard.gi, guard.ci)
@@ -152,7 +148,7 @@ def mig_node_missing(preflight: Preflight) -> Iterator[Finding]:
             "mig-node-missing",
             subject=guard.target,
             case="absent" if node is None else "forbidden",
-            severity="error" if all(is_lost) and not has_whole_gpu else "warning",
+            severity="error" if is_error else "warning",
             where=f"{guard.target}, {file}",
             capability=capability_name(file),
             file=file,

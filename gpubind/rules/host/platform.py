@@ -96,11 +96,9 @@ def gpudirect_not_asked(preflight: Preflight) -> Iterator[Finding]:
     """
     if not preflight.has_linux_driver or not preflight.wants("compute"):
         return
-    host = preflight.host
+    host, nodes = preflight.host, preflight.plan.devices
     node_paths = {variable: [node.path for node in requested_nodes(host, variable)] for variable in GPUDIRECT_NODES}
-    node_paths[GDS_VARIABLE] = [
-        node.target for node in preflight.plan.devices if node.target.startswith("/dev/nvidia-fs")
-    ]
+    node_paths[GDS_VARIABLE] = [node.target for node in nodes if node.target.startswith("/dev/nvidia-fs")]
     for variable, paths in node_paths.items():
         if paths and not is_requested(host, variable):
             yield finding("gpudirect-not-asked", subject=variable, case=variable, where=", ".join(paths[:8]))

@@ -64,9 +64,8 @@ def framework_library(preflight: Preflight) -> Iterator[Finding]:
         is_used = lacks_synapse or not (refusal.framework.is_addition or may_use_another)
         is_sure = refusal.module is not None and is_used
         is_error = is_sure and (preflight.imports is not None or not preflight.has_program)
-        userspace_findings = (
-            tuple(without_userspace(preflight, refusal.failures, refusal.framework.name)) if is_error else ()
-        )
+        failures = refusal.failures if is_error else ()
+        userspace_findings = tuple(without_userspace(preflight, failures, refusal.framework.name))
         yield from userspace_findings or (_finding(preflight, refusal, "error" if is_error else "warning"),)
     for refusal in _refused_packages(preflight):
         yield _finding(preflight, refusal, "warning")

@@ -69,7 +69,10 @@ def gpu_code_missing(preflight: Preflight) -> Iterator[Finding]:
             shortage = _shortage(known_gpus, [file], libcuda) if file not in mains or name is None else None
             if shortage is not None and shortage.share.modules:
                 yield _finding(preflight, shortage, "warning")
-    yield from _unread(known_gpus, files)
+    for file in files:  # those that were only partly read, if these parts have no code for some GPU
+        code = file.gpu_code
+        if code.unread is not None and not all(code.runs_on(gpu.arch or "") for gpu in known_gpus):
+            yield finding("gpu-code-unread", subject=file.path, why=code.unread)
 
 
 def _hip_without_code(preflight: Preflight) -> Iterator[Finding]:
@@ -115,14 +118,6 @@ def _shortage(gpus: Iterable[GpuArch], files: list[CodeFile], libcuda: Optional[
             served = tuple(gpu for gpu in checked_gpus if gpu not in lacking)
             return _Shortage(files, lacking, worst, served, refusing)
     return None
-
-
-def _unread(gpus: Iterable[GpuArch], files: Iterable[CodeFile]) -> Iterator[Finding]:
-    """Yield the files that were only partly read, if these parts have no code for some of *gpus*."""
-    for file in files:
-        code = file.gpu_code
-        if code.unread is not None and not all(code.runs_on(gpu.arch or "") for gpu in gpus):
-            yield finding("gpu-code-unread", subject=file.path, why=code.unread)
 
 
 def _gpus(preflight: Preflight) -> tuple[GpuArch, ...]:

@@ -135,14 +135,9 @@ def vendor_neutral_missing(preflight: Preflight) -> Iterator[Finding]:
     # Vulkan's driver may connect to the caller's X server.
     if environ.get("DISPLAY") and not any(use.library == EGL for use in preflight.uses):
         severity = "note" if severity == "note" else "warning"
+    packages = name_facts(EGL).packages
     raw_finding = finding(
-        code,
-        subject=EGL,
-        case="alone",
-        severity=severity,
-        vendor="nvidia",
-        where=GLX,
-        packages=name_facts(EGL).packages,
+        code, subject=EGL, case="alone", severity=severity, vendor="nvidia", where=GLX, packages=packages
     )
     yield soften(raw_finding, unseen_libraries(preflight))
 

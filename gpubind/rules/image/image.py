@@ -121,12 +121,10 @@ def stub_in_image(preflight: Preflight) -> Iterator[Finding]:
         if located is None:
             continue
         first, behind = ("libcuda", "libcuda-behind") if name in _LIBCUDAS else ("nvml", "nvml-behind")
-        image_path = preflight.image.loader.find(name) or ""
+        image_path, path = preflight.image.loader.find(name) or "", located.path
         if located.mount is None and located.tree.is_stub(located.tree_path):
             severity: Severity = "error" if name in _LIBCUDAS else "warning"
-            yield finding(
-                "stub-in-image", subject=name, case=first, severity=severity, where=located.path, path=located.path
-            )
+            yield finding("stub-in-image", subject=name, case=first, severity=severity, where=path, path=path)
         elif located.mount is not None and image_path and preflight.image.tree.is_stub(image_path):
             cases = ("behind", behind)
             yield finding("stub-in-image", subject=name, case=cases, severity="note", where=image_path, path=image_path)

@@ -149,14 +149,12 @@ def _runtimes(preflight: Preflight) -> Iterator[tuple[str, Optional[ComputeRunti
     """
     located = preflight.container.find(LEVEL_ZERO)
     paths = [located.path] if located is not None else []
-    tree = preflight.container.tree
+    tree, image = preflight.container.tree, preflight.image.tree
     of_host = {mount.target: mount for mount in preflight.plan.mounts if basename(mount.target) in (LEVEL_ZERO, OPENCL)}
     names = (basename(mount.source or "") for mount in of_host.values())
     build_of_host = next((build for name in names if (build := build_of(name)) is not None), None)
     paths += [path for path in of_host if basename(path) == OPENCL]
-    paths += [
-        path for place in COMPUTE_RUNTIME.runtime_patterns for path in glob(preflight.image.tree, f"{place}/{OPENCL}")
-    ]
+    paths += [path for place in COMPUTE_RUNTIME.runtime_patterns for path in glob(image, f"{place}/{OPENCL}")]
     for path in dict.fromkeys(paths):
         constants = tree.fact(path, CONSTANTS)
         if not isinstance(constants, Missing):
