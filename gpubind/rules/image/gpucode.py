@@ -46,8 +46,13 @@ def gpu_code_missing(preflight: Preflight) -> Iterator[Finding]:
     known_gpus = tuple(gpu for gpu in gpus if gpu.arch is not None)
     for vendor in dict.fromkeys(gpu.gpu.vendor for gpu in gpus if gpu.arch is None):
         names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus if gpu.arch is None and gpu.gpu.vendor == vendor))
-        case = "of-amds-gpu" if vendor == "amd" else "of-gpu"
-        yield finding("gpu-code-unread", case=case, vendor=vendor, subject=names, where=files[0].path)
+        yield finding(
+            "gpu-code-unread",
+            case="of-amds-gpu" if vendor == "amd" else "of-gpu",
+            vendor=vendor,
+            subject=names,
+            where=files[0].path,
+        )
     if not known_gpus:
         return
     groups: dict[Optional[str], list[CodeFile]] = {}
