@@ -38,8 +38,8 @@ ROWS = [
     ("plan --nv --json", "new", PLAN, "python", "5.4"),
     ("check --image, directory", "cold", CHECKS["directory"], "python", "8.5"),
     ("check --image, SIF", "cold", CHECKS["SIF"], "python", "11"),
-    ("exec, apptainer, sandbox", "cold", STARTS["sandbox"], "nv sandbox", "2.1"),
-    ("exec, apptainer, SIF", "cold", STARTS["SIF"], "nv SIF", "1.75"),
+    ("exec, apptainer, sandbox", "new", STARTS["sandbox"], "nv sandbox", "2.1"),
+    ("exec, apptainer, SIF", "new", STARTS["SIF"], "nv SIF", "1.75"),
     ("exec, apptainer, sandbox", "first", STARTS["sandbox"], "nv sandbox", ""),
     ("exec, apptainer, SIF", "first", STARTS["SIF"], "nv SIF", ""),
 ]
