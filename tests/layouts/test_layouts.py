@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,14 @@ from gpubind.host.survey import look_around
 from gpubind.host.surveyed import SurveyedHost
 from gpubind.inventory.asked import with_gpus_of_smi
 from gpubind.inventory.vendors import read_inventories
-from gpubind.model import CAPABILITIES, Plan, Request
+from gpubind.model import CAPABILITIES, Request
 from gpubind.planner.gpus.selection import select
 from gpubind.planner.planning import PlanQuery, plan_or_empty
 from tests.law.records import Mounted, Question, answer
 from tests.layouts.frame import HostLayout, by_name, host_of, layouts, names_of
 from tests.layouts.nvidia import STAYS
-from tests.support.golden import GOLDEN, assert_golden, assert_listed, assert_none, assert_rules_are_documented
+from tests.layouts.page import formats_table, hosts_table, plan_in
+from tests.support.golden import DOCS, GOLDEN, assert_golden, assert_listed, assert_none, assert_rules_are_documented
 from tests.support.trees import Hidden, Node, Socket, Unread, make_tree
 
 MODES = ("ubuntu", "wsl2", "jetson6", "rocm-packages", "intel-arc", "gaudi")
@@ -41,11 +41,6 @@ def listed(layout: HostLayout, field: str, found: Iterable[str]) -> None:
     assert_listed(sorted(found), sorted(getattr(layout, field)), add=add, remove=remove)
 
 
-@cache
-def plan_of(name: str) -> Plan:
-    return plan_or_empty(host_of(name), PlanQuery(by_name(name).request))
-
-
 def test_a_name_of_a_layout_is_used_once() -> None:
     used = [layout.name for layout in layouts()]
     assert used == sorted(set(used))
@@ -53,7 +48,7 @@ def test_a_name_of_a_layout_is_used_once() -> None:
 
 @each
 def test_a_plan_has_what_its_layout_declares(layout: HostLayout) -> None:
-    has = names_of(plan_of(layout.name).mounts)
+    has = names_of(plan_in(layout.name).mounts)
     place = f"the plan of the layout `{layout.name}` (tests/layouts/families)"
     for category, wanted in layout.planned.items():
         assert_listed(has, wanted, add=f"{place} lacks `{{}}`, which `planned` has as {category}")
@@ -62,19 +57,19 @@ def test_a_plan_has_what_its_layout_declares(layout: HostLayout) -> None:
 
 @each
 def test_every_rule_of_a_decision_is_documented_with_its_verdict(layout: HostLayout) -> None:
-    assert_rules_are_documented(plan_of(layout.name))
+    assert_rules_are_documented(plan_in(layout.name))
 
 
 @each
 def test_all_that_a_plan_says_is_of_one_of_its_vendors_or_of_none(layout: HostLayout) -> None:
-    made = plan_of(layout.name)
+    made = plan_in(layout.name)
     said = {one.vendor for part in (made.mounts, made.devices, made.decisions, made.findings) for one in part}
     assert said - {None} <= {planned.driver.vendor for planned in made.drivers}
 
 
 @each
 def test_a_plan_has_all_that_apptainers_own_flag_binds_of_the_loaded_driver(layout: HostLayout) -> None:
-    plan = plan_of(layout.name)
+    plan = plan_in(layout.name)
     theirs = plan_or_empty(host_of(layout.name), PlanQuery(Request(vendors=("nvidia",), like="apptainer")))
     others = {decision.subject for decision in plan.decisions if decision.rule == "other-driver-version"}
     lost = sorted(names_of(theirs.mounts) - names_of(plan.mounts) - others)
@@ -84,28 +79,28 @@ def test_a_plan_has_all_that_apptainers_own_flag_binds_of_the_loaded_driver(layo
 @each
 def test_what_a_layout_says_is_not_served_is_on_its_host_and_not_in_its_plan(layout: HostLayout) -> None:
     there = {path.rpartition("/")[2] for path in (*layout.spec, *(layout.dev or {}))}
-    assert {*layout.not_served} <= there - names_of(plan_of(layout.name).mounts)
+    assert {*layout.not_served} <= there - names_of(plan_in(layout.name).mounts)
     assert all(reason.endswith(".") for reason in (*layout.not_served.values(), layout.remark or "."))
 
 
 @each
 def test_a_plan_has_the_nodes_of_its_layout_and_no_others(layout: HostLayout) -> None:
-    listed(layout, "nodes", (device.source for device in plan_of(layout.name).devices))
+    listed(layout, "nodes", (device.source for device in plan_in(layout.name).devices))
 
 
 @each
 def test_check_finds_what_its_layout_declares(layout: HostLayout) -> None:
-    findings = gpubind.check(host_of(layout.name), plan_of(layout.name))
+    findings = gpubind.check(host_of(layout.name), plan_in(layout.name))
     listed(layout, "findings", sorted({one.code for one in findings}))
 
 
 @each
 def test_explain_tells_of_the_library_of_a_layout(layout: HostLayout) -> None:
-    told = gpubind.explain(plan_of(layout.name), layout.main)
+    told = gpubind.explain(plan_in(layout.name), layout.main)
     decided = [decision.verdict for _, decisions in told.subjects for decision in decisions]
     has_it = any(layout.main in wanted for wanted in layout.planned.values())
     assert ("taken" in decided) == has_it
-    assert bool(decided) == bool(plan_of(layout.name).decisions)
+    assert bool(decided) == bool(plan_in(layout.name).decisions)
 
 
 @each
@@ -144,7 +139,7 @@ def test_real_files_of_a_layout_are_planned_as_those_of_its_record(layout: HostL
     made = plan_or_empty(machine, PlanQuery(layout.request))
     bound = {mount.target: (mount.source or "").replace(str(tmp_path), "") for mount in made.mounts}
     root = layout.root.rstrip("/")
-    assert bound == {mount.target: (mount.source or "").removeprefix(root) for mount in plan_of(layout.name).mounts}
+    assert bound == {mount.target: (mount.source or "").removeprefix(root) for mount in plan_in(layout.name).mounts}
 
 
 @pytest.mark.parametrize("name", ["ubuntu", "gpu-operator-root-rhel", "rocm-packages", "nothing"])
@@ -154,4 +149,12 @@ def test_the_command_makes_a_record_of_a_layout(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODES)
 def test_the_plan_of_a_mode_is_what_its_golden_file_says(name: str) -> None:
-    assert_golden(GOLDEN / "layouts" / f"{name}.tsv", render_tsv(plan_of(name)).rpartition("# ")[0])
+    assert_golden(GOLDEN / "layouts" / f"{name}.tsv", render_tsv(plan_in(name)).rpartition("# ")[0])
+
+
+def test_the_page_has_a_row_for_each_host() -> None:
+    assert_golden(DOCS / "hosts.md", hosts_table(), part="hosts")
+
+
+def test_the_page_says_what_each_format_gives() -> None:
+    assert_golden(DOCS / "hosts.md", formats_table(), part="formats")
