@@ -64,9 +64,9 @@ def test_auto_looks_in_the_order_of_the_table() -> None:
     assert_listed(
         RUNTIMES,
         order.split(),
-        add="gpubind/runtimes/__init__.py: add `{}` to _ROWS",
+        add="gpubind/runtimes/__init__.py: add `{}` to _RUNTIMES_BY_NAME",
         remove="tests/runtimes/test_records.py: add `{}` to the order in which `--backend auto` takes the runtimes",
-        order="gpubind/runtimes/__init__.py, _ROWS",
+        order="gpubind/runtimes/__init__.py, _RUNTIMES_BY_NAME",
     )
 
 

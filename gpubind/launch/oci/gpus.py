@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from posixpath import normpath
 from typing import Any, Optional
 
-from gpubind.errors import FormatError, UsageError
+from gpubind.errors import UsageError
 from gpubind.formats.archive.bundle import Bundle
-from gpubind.formats.driver.cdi import parse_cdi_name
 from gpubind.formats.driver.engines import REQUEST_MOUNTS, TOOLKIT_FILE, RequestPolicy
 from gpubind.formats.driver.gpu_names import AMD_VISIBLE_DEVICES, CAPS_VARIABLE, NVIDIA_VISIBLE_DEVICES
 from gpubind.host.base import GPUDIRECT_VARIABLES, MIG_VARIABLES, REQUIRE_JETPACK
@@ -22,6 +21,7 @@ from gpubind.launch.wrap.gpus import (
     GpuRequest,
     assignment,
     capabilities_of,
+    cdi_device,
     cdi_gpu,
     is_void,
     request_of_cdi,
@@ -57,7 +57,10 @@ def requested_gpus(bundle: Bundle, read_policy: Callable[[], RequestPolicy]) -> 
         return request
     if len(requests) > 1:
         request = request._replace(vendors=("nvidia", "amd"))
-    _need_privilege(bundle, env)
+    name = next((name for name in MIG_VARIABLES if env.get(name)), None)
+    if name is not None and not _is_privileged(bundle):  # rights over all of MIG
+        problem, why = f"`{assignment(name, env[name])}` is not granted", "the container lacks CAP_SYS_ADMIN"
+        raise UsageError("wrap-gpus", problem, why=why, hint="start it with --privileged, or leave the variable out")
     return request._replace(caps=_capabilities(env, read_policy().capabilities))
 
 
@@ -94,18 +97,10 @@ def _by_annotations(annotations: Mapping[str, Any]) -> Optional[GpuRequest]:
     """Return the request of annotations that name only CDI devices. Other devices are left to the engine."""
     keys = sorted(key for key in annotations if key.startswith(PREFIX))
     names = [name for key in keys for name in str(annotations[key]).split(",")]
-    if not names or not all(map(_is_cdi, names)):
+    if not names or not all(map(cdi_device, names)):
         return None
     gpus = tuple(dict.fromkeys(name for name in names if cdi_gpu(name) is not None))
     return request_of_cdi(gpus)._replace(chosen_by=", ".join(keys)) if gpus else None
-
-
-def _is_cdi(name: str) -> bool:
-    try:
-        parse_cdi_name(name)
-    except FormatError:
-        return False
-    return True
 
 
 def _by_site(bundle: Bundle, env: Mapping[str, str], read_policy: Callable[[], RequestPolicy]) -> Optional[GpuRequest]:
@@ -154,11 +149,3 @@ def _is_privileged(bundle: Bundle) -> bool:
     capabilities = bundle.process.get("capabilities")
     bounding = capabilities.get("bounding") if isinstance(capabilities, dict) else None
     return isinstance(bounding, list) and "CAP_SYS_ADMIN" in bounding
-
-
-def _need_privilege(bundle: Bundle, env: Mapping[str, str]) -> None:
-    """Errors: `UsageError` (code `wrap-gpus`) for rights over all of MIG in a container without privileges."""
-    name = next((name for name in MIG_VARIABLES if env.get(name)), None)
-    if name is not None and not _is_privileged(bundle):
-        problem, why = f"`{assignment(name, env[name])}` is not granted", "the container lacks CAP_SYS_ADMIN"
-        raise UsageError("wrap-gpus", problem, why=why, hint="start it with --privileged, or leave the variable out")

@@ -284,13 +284,18 @@ def _runtime_vendor(value: str) -> Optional[Vendor]:
     return next((vendor for vendor, names in _RUNTIMES.items() if names.fullmatch(basename(value))), None)
 
 
-def cdi_gpu(text: str) -> Optional[CdiName]:
-    """Return *text*, parsed as a qualified CDI name, if its kind is a GPU's."""
+def cdi_device(text: str) -> Optional[CdiName]:
+    """Return *text*, parsed as a qualified CDI name; None if it is not one."""
     try:
-        name = parse_cdi_name(text)
+        return parse_cdi_name(text)
     except FormatError:
         return None
-    return name if name.kind in _GPU_KINDS else None
+
+
+def cdi_gpu(text: str) -> Optional[CdiName]:
+    """Return *text*, parsed as a qualified CDI name, if its kind is a GPU's."""
+    name = cdi_device(text)
+    return name if name is not None and name.kind in _GPU_KINDS else None
 
 
 def _devices(

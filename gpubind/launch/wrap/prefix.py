@@ -21,7 +21,6 @@ from gpubind.runtimes.cmdline.reader import (
     GETOPT_NUMERIC,
     SINGLE_DASH,
     OptionParser,
-    OptionTable,
     ParsedCommandLine,
     ParseFailure,
     argument_location,
@@ -120,11 +119,6 @@ def _texts() -> dict[str, str]:
     return {name: options for names, options in texts for name in names.split(", ")}
 
 
-def read_option_table(program: str) -> OptionTable:
-    """Return the options of a launcher; none for one that has no table."""
-    return parse_option_table(_texts().get(program, ""))
-
-
 def read_prefix(argv: Sequence[str], at: int) -> Prefix:
     """Return the prefix that begins at position *at*.
 
@@ -181,7 +175,7 @@ def _read(program: str, rule: _Rule, argv: Sequence[str], at: int) -> ParsedComm
                 return after
         return None
 
-    line = parse_options(rule.reader, read_option_table(program), argv, at, guessed)
+    line = parse_options(rule.reader, parse_option_table(_texts().get(program, "")), argv, at, guessed)
     if line.error is not None:
         problem = f"`{argv[line.error.position]}` cannot be read, so the beginning of the command is not known"
         raise UsageError("wrap-option", problem, where=argument_location(line.error.position), hint=HINT)
