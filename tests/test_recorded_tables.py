@@ -189,7 +189,7 @@ def _files() -> Iterable[str]:
 
 def _questions() -> Iterable[str]:
     yield from questions.ASKED
-    yield from _constants(trace, "ABSENT FORBIDDEN _ANSWERS _MORE_ANSWERS SMALL")
+    yield from _constants(trace, "_FORBIDDEN _ANSWERS _MORE_ANSWERS SMALL")
     yield from _constants(answer, "COMMANDS SWITCH ARGS_LIMIT _VARIABLES")
     yield from _constants(memo_files, "FORM SIZE_LIMIT ROOTS_DIRECTORY SECRET SECRET_SIZE")
     yield from _constants(filesystems, "_BLOCK _IN_MEMORY _HONEST _NETWORK YOUNG_NS SKEW_NS")

@@ -31,7 +31,7 @@ from gpubind.machine.listener import mark_uncacheable, printed_by
 from gpubind.machine.programs import run_captured
 from gpubind.machine.trust import trusted_environ
 from gpubind.memo.answer import is_enabled
-from gpubind.memo.content import content_name, keep_content, known_content
+from gpubind.memo.versions import content_name, keep_content, known_content
 from gpubind.model import HostPath, Missing
 from gpubind.model.arch import Architecture
 

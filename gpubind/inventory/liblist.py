@@ -55,17 +55,8 @@ class NameTable:
     ) -> tuple[Claim, ...]:
         """Return the claims of the entries, in the order of their lines."""
         return tuple(
-            Claim(
-                kind=_KINDS[entry.kind],
-                name=entry.text,
-                source=source,
-                location=f"{self.label}:{entry.line}",
-                vendor=vendor,
-                section=entry.section,
-                not_in_list=not_in_list,
-                group=group,
-            )
-            for entry in self._entries
+            Claim(_KINDS[kind], text, source, f"{self.label}:{line}", vendor, section, not_in_list, group=group)
+            for text, kind, section, line in self._entries
         )
 
 

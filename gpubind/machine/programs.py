@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # `signal` is slow
 import contextlib
 import os
 import time
-from _signal import (  # type: ignore[import-not-found]  # `signal` is slow
-    SIGHUP,
-    SIGINT,
-    SIGKILL,
-    SIGPIPE,
-    SIGTERM,
-    SIGXFSZ,
-    getsignal,
-    raise_signal,
-    signal,
-)
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Optional
 
@@ -28,7 +18,7 @@ _PAUSE_S = 0.0002
 """The first pause while waiting for a program that has closed its outputs."""
 _KILL_S = 1.0
 """The wait for a killed program: one that a driver blocks in the kernel may not die at all."""
-_IGNORED_BY_PYTHON = (SIGPIPE, SIGXFSZ)
+_IGNORED_BY_PYTHON = (_signal.SIGPIPE, _signal.SIGXFSZ)
 
 
 def run_captured(
@@ -186,13 +176,13 @@ class Process:
         """Kill the program and all that it has started, unless it has ended; *patience_s* as for `run_streaming`."""
         try:
             if self.status is None and patience_s:
-                os.kill(self.pid, SIGTERM)
+                os.kill(self.pid, _signal.SIGTERM)
                 self.wait(patience_s)
         finally:  # also if the user interrupts the wait
             with signals_held():
                 if self.status is None:
                     with contextlib.suppress(ProcessLookupError):
-                        os.killpg(self.pid, SIGKILL)
+                        os.killpg(self.pid, _signal.SIGKILL)
                     self.wait(_KILL_S)
                 self._close_outputs()
 
@@ -239,11 +229,11 @@ def signals_held() -> Iterator[None]:
     """Delay the signals that interrupt until the end: a process without a recorded PID would be left running."""
     pending: list[int] = []
     handlers = {}
-    for number in (SIGINT, SIGTERM, SIGHUP):
-        handler = getsignal(number)
+    for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP):
+        handler = _signal.getsignal(number)
         if callable(handler):
             try:
-                signal(number, lambda signum, _: pending.append(signum))
+                _signal.signal(number, lambda signum, _: pending.append(signum))
             except ValueError:  # not the main thread; no other thread is interrupted
                 break
             handlers[number] = handler
@@ -251,6 +241,6 @@ def signals_held() -> Iterator[None]:
         yield
     finally:
         for number, handler in handlers.items():
-            signal(number, handler)
+            _signal.signal(number, handler)
         for signum in pending:
-            raise_signal(signum)
+            _signal.raise_signal(signum)

@@ -88,29 +88,27 @@ def access(path: str, mode: int, *, effective: bool = False) -> bool:
     return _heard("access", question, lambda: os.access(path, mode, effective_ids=effective))
 
 
+def _mode(path: str, *, follow: bool = True) -> int:
+    """Return the mode of *path*; 0 if it cannot be inspected."""
+    try:
+        return (stat if follow else lstat)(path).st_mode
+    except (OSError, ValueError):
+        return 0
+
+
 def exists(path: str, *, follow: bool = True) -> bool:
     """Return whether *path* exists; False if that cannot be inspected."""
-    try:
-        (stat if follow else lstat)(path)
-    except (OSError, ValueError):
-        return False
-    return True
+    return _mode(path, follow=follow) != 0
 
 
 def is_file(path: str) -> bool:
     """Return whether *path* is a regular file; False if that cannot be inspected."""
-    try:
-        return _stat.S_ISREG(stat(path).st_mode)
-    except (OSError, ValueError):
-        return False
+    return _stat.S_ISREG(_mode(path))
 
 
 def is_directory(path: str) -> bool:
     """Return whether *path* is a directory; False if that cannot be inspected."""
-    try:
-        return _stat.S_ISDIR(stat(path).st_mode)
-    except (OSError, ValueError):
-        return False
+    return _stat.S_ISDIR(_mode(path))
 
 
 def listdir(path: str) -> list[str]:

@@ -99,7 +99,7 @@ class FileSystems:
 
     def _below(self, directory: str, above: frozenset[MountedFileSystem]) -> Optional[tuple[Question, ...]]:
         """As `standing`, for the *directory* of a layer: an overlay is as honest as its layers."""
-        if not directory.startswith("/") or not _exists(directory):
+        if not directory.startswith("/") or not exists(directory):
             return None
         mount = self._at(system.real_path(directory), above)
         return None if mount is None or mount.kind in _NETWORK else self._standing(mount, above)
@@ -142,10 +142,11 @@ def _btrfs(source: str) -> str:
         names = sorted(posix.listdir("/sys/fs/btrfs"))
     except OSError:
         return ""
-    return next((name for name in names if device and _exists(f"/sys/fs/btrfs/{name}/devices/{device}")), "")
+    return next((name for name in names if device and exists(f"/sys/fs/btrfs/{name}/devices/{device}")), "")
 
 
-def _exists(path: str) -> bool:
+def exists(path: str) -> bool:
+    """Return whether *path* exists, as a link or whatever it is; False if that cannot be inspected."""
     try:
         posix.lstat(path)
     except OSError:
@@ -156,7 +157,7 @@ def _exists(path: str) -> bool:
 def _inode_of(directory: str, name: str) -> Optional[tuple[Question, ...]]:
     """Return the question for the inode of *name* in *directory* of sysfs: inodes are unique there; None if missing."""
     path = f"{directory}/{name}"
-    return (("inode", path),) if name and _exists(path) else None
+    return (("inode", path),) if name and exists(path) else None
 
 
 def _layers(options: str) -> list[str]:

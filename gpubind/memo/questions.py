@@ -159,11 +159,6 @@ def _owner(path: str) -> tuple[bool, ...]:
     return with_owner(path)[1:]
 
 
-def _access(question: tuple[str, int, bool]) -> bool:
-    path, mode, effective = question
-    return posix.access(path, mode, effective_ids=effective)
-
-
 def _user(uid: int) -> Optional[tuple[Any, ...]]:
     import pwd
 
@@ -237,7 +232,7 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "opened": _opened,
     "content": _content,
     "names": _names,
-    "access": _access,
+    "access": lambda question: posix.access(*question[:2], effective_ids=question[2]),
     "attribute": lambda question: posix.getxattr(*question, follow_symlinks=False),
     "variable": lambda name: hash_of(os.environ.get(name)),
     "variables": lambda _: tuple(sorted(os.environ)),

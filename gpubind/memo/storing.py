@@ -14,7 +14,7 @@ from typing import Any, Optional, Union
 from gpubind.machine.mounts import read_unrecorded
 from gpubind.memo import files
 from gpubind.memo.answer import ARGS_LIMIT
-from gpubind.memo.filesystems import is_young
+from gpubind.memo.filesystems import exists, is_young
 from gpubind.memo.questions import first_change
 from gpubind.memo.recorder import Recorder
 from gpubind.memo.trace import CallersEnviron, Trace
@@ -200,7 +200,7 @@ def _create(directory: str, others: int = 0o077) -> Optional[int]:
     *others*: as for `open_directory`.
     """
     missing = [directory]
-    while not _is_there(missing[-1]):
+    while not exists(missing[-1]):
         missing.append(os.path.dirname(missing[-1]))
     if len(missing) > 1 and not files.is_closed(missing[-1]):
         return None
@@ -213,22 +213,11 @@ def _create(directory: str, others: int = 0o077) -> Optional[int]:
     return files.open_directory(directory, others)
 
 
-def _is_there(path: str) -> bool:
-    try:
-        posix.lstat(path)
-    except OSError:
-        return False
-    return True
-
-
 def _drop_oldest(place: int) -> None:
     with posix.scandir(place) as entries:
-        files = sorted(
-            (entry.stat(follow_symlinks=False).st_mtime_ns, entry.name, entry.stat().st_size) for entry in entries
-        )
-    total = sum(size for _, _, size in files)
-    count = len(files)
-    for _, name, size in files:
+        by_age = sorted((at.stat(follow_symlinks=False).st_mtime_ns, at.name, at.stat().st_size) for at in entries)
+    total, count = sum(size for _, _, size in by_age), len(by_age)
+    for _, name, size in by_age:
         if count <= FILES_LIMIT and total <= BYTES_LIMIT:
             break
         with contextlib.suppress(OSError):

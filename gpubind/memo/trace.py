@@ -18,10 +18,10 @@ from gpubind.machine import system
 from gpubind.memo.filesystems import FileSystems, Trust, is_young
 from gpubind.memo.questions import ASKED, digest, facts, hash_of, run_query, signature
 from gpubind.model.environ import Environ
+from gpubind.model.files import ANSWERS
 
-ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
-FORBIDDEN = (errno.EACCES, errno.EPERM)
-_ANSWERS = (*ABSENT, *FORBIDDEN, errno.EISDIR)
+_FORBIDDEN = (errno.EACCES, errno.EPERM)
+_ANSWERS = (*ANSWERS, errno.EISDIR)
 """The errors that are answers. Others, such as too many open files or a missing server, are not."""
 _MORE_ANSWERS = {
     "link": (errno.EINVAL,),
@@ -92,7 +92,7 @@ class Trace:
         self.failed(error.errno, path)
         if error.errno == errno.ENOENT and looks is not None:
             self.refuse(f"changed meanwhile: {path}")
-        if error.errno in FORBIDDEN and looks is not None:
+        if error.errno in _FORBIDDEN and looks is not None:
             # If access(2) allows it, an unknown rule forbids it: then the check before storing finds a change.
             self.note("access", (path, os.R_OK, False), False)
 
@@ -155,7 +155,7 @@ class Trace:
         answer = run_query(kind, path)
         if answer == ():
             self.refuse(f"no honest times, and too large to be compared: {path}")
-        if isinstance(answer, int) and answer not in FORBIDDEN:
+        if isinstance(answer, int) and answer not in _FORBIDDEN:
             self.refuse(f"not readable as it was: {path}")
         self.note(kind, path, answer)
 

@@ -15,7 +15,7 @@ from gpubind.files.overlay import COMPOSEFS, OverlayTree
 from gpubind.host import programs as programs_of_hosts
 from gpubind.image import engine
 from gpubind.image.open import open_image
-from gpubind.memo import content, files
+from gpubind.memo import files, versions
 from gpubind.model import ABSENT, RootedPath
 from tests.support.images import glibc
 from tests.support.layers import archive, docker_archive, packed, tar
@@ -285,7 +285,7 @@ def memory(programs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(files, "directories", lambda: iter([str(programs / "memos")]))
     monkeypatch.setattr(files, "secret_directory", lambda: str(programs / "state"))
     monkeypatch.setattr(files, "_above", lambda path: [os.path.dirname(path)])  # the test may lie in root's /tmp
-    monkeypatch.setattr(content, "note_modules", lambda trace, **_: None)
+    monkeypatch.setattr(versions, "note_modules", lambda trace, **_: None)
     return programs
 
 

@@ -31,7 +31,7 @@ def file_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileSystems
     monkeypatch.setattr(filesystems, "MOUNTS", str(tmp_path / "mountinfo"))
     (tmp_path / "8:1").symlink_to("../../devices/virtual/block/sda/sda1")
     monkeypatch.setattr(filesystems, "_DEVICES", str(tmp_path))
-    monkeypatch.setattr(filesystems, "_exists", lambda path: path == "/sys/fs/ext4/sda1" or os.path.lexists(path))
+    monkeypatch.setattr(filesystems, "exists", lambda path: path == "/sys/fs/ext4/sda1" or os.path.lexists(path))
     return FileSystems()
 
 

@@ -14,7 +14,7 @@ from gpubind.errors import UnseenError, UsageError
 from gpubind.host.base import RunResult
 from gpubind.host.programs import run_program
 from gpubind.machine import listener as asked
-from gpubind.memo import content, files, storing, versions
+from gpubind.memo import files, storing, versions
 from gpubind.memo.questions import first_change
 from gpubind.memo.recorder import Recorder
 from gpubind.memo.trace import SMALL, Trace
@@ -258,15 +258,15 @@ def test_to_ask_a_program_for_its_version_is_no_question_about_the_callers_varia
 
 def test_what_is_remembered_of_an_image_is_believed_as_a_memo_is(bench: Bench) -> None:
     known = {"_list": {"/": ["etc"]}}
-    content.keep_content("one", known)
-    assert content.known_content("one") == known
-    content.keep_content("one", {"_list": {"/etc": []}})  # of another process
-    assert content.known_content("one") == {"_list": {"/": ["etc"], "/etc": []}}
+    versions.keep_content("one", known)
+    assert versions.known_content("one") == known
+    versions.keep_content("one", {"_list": {"/etc": []}})  # of another process
+    assert versions.known_content("one") == {"_list": {"/": ["etc"], "/etc": []}}
     data = (bench.memos / "one").read_bytes()
     shutil.copyfile(bench.memos / "one", bench.memos / "other")
     (bench.memos / "other").chmod(0o600)
     (bench.memos / "one").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    assert content.known_content("one") == content.known_content("other") == {}
+    assert versions.known_content("one") == versions.known_content("other") == {}
 
 
 def test_what_is_remembered_of_an_image_was_read_by_this_very_code(
@@ -274,11 +274,11 @@ def test_what_is_remembered_of_an_image_was_read_by_this_very_code(
 ) -> None:
     code = tmp_path / "module.py"
     code.write_text("1")
-    monkeypatch.setattr(content, "note_modules", lambda trace, **_: trace.written(str(code), os.stat(code)))
-    content.keep_content("one", {"_list": {}})
-    assert content.known_content("one")
+    monkeypatch.setattr(versions, "note_modules", lambda trace, **_: trace.written(str(code), os.stat(code)))
+    versions.keep_content("one", {"_list": {}})
+    assert versions.known_content("one")
     code.write_text("22")
-    assert content.known_content("one") == {}
+    assert versions.known_content("one") == {}
 
 
 def test_gpubinds_own_data_is_signed_as_its_modules_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,18 +6,20 @@ Source: ROCr `core/driver/kfd`, libhsakmt `topology.c`. GPUs have the order of t
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Literal, Optional, Union
 
 from gpubind.errors import FormatError
-from gpubind.formats.driver.kernel import gfx_of, parse_properties, pci_of, uuid_of
+from gpubind.formats.driver.kernel import amdgpu_name, gfx_of, parse_properties, pci_of, uuid_of
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.inventory import nodes
-from gpubind.inventory.amd.names import find_name
 from gpubind.model import Gpu, Missing, RootedPath
+from gpubind.model.data import read_data
 
 TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
 KFD = "/dev/kfd"
@@ -31,6 +33,8 @@ _FOUND_BY_DISCOVERY = "ip discovery"
 
 Source: Linux `kfd_topology.c`, from `amdgpu_asic_name` in `amdgpu_device.c`.
 """
+_IDS = ("/opt/amdgpu/share/libdrm/amdgpu.ids", "/usr/share/libdrm/amdgpu.ids")
+"""The files of AMD's own packages, and of the distribution."""
 
 
 class HiddenNode(NamedTuple):
@@ -206,3 +210,33 @@ def _gpu_nodes(host: Host, gpu: Gpu) -> tuple[str, ...]:
     if isinstance(names, Missing):
         return (gpu.render, *(path for path in nodes.drm_nodes(host, gpu.pci) if "/card" in path))
     return (gpu.render, *(f"/dev/dri/{name}" for name in names if re.fullmatch(r"card[0-9]+", name)))
+
+
+def find_name(host: Host, device: Optional[int], revision: Optional[int]) -> Optional[str]:
+    """Return the name of the GPU with these IDs, `AMD Instinct MI300X`; None if no table has it.
+
+    With an unknown *revision* a device has its name without a revision, or the name that all its revisions have.
+    gpubind's table takes precedence over the host's `amdgpu.ids`: libdrm has changed names between releases, and equal
+    nodes must have equal names.
+    """
+    if device is None:
+        return None
+    by_revision = _names_by_id().get(device, {})
+    name = by_revision.get(revision)
+    if name is None and revision is not None:
+        texts = (host.driver.lenient.text(path) or "" for path in _IDS)  # older records do not have it
+        name = next(filter(None, (amdgpu_name(text, device, revision) for text in texts)), None)
+    names = set(by_revision.values())
+    return name or by_revision.get(None) or (names.pop() if len(names) == 1 else None)
+
+
+@lru_cache(maxsize=1)
+def _names_by_id() -> dict[int, dict[Optional[int], str]]:
+    """Return the names by device and revision; revision None is for all that are not listed."""
+    table: dict[int, dict[Optional[int], str]] = {}
+    for name, devices in json.loads(read_data("model/data/amd_gpus.json"))["names"].items():
+        for entry in devices.split():
+            device, _, revisions = entry.partition(":")
+            each = [int(text, 16) for text in revisions.split(",")] if revisions else [None]
+            table.setdefault(int(device, 16), {}).update(dict.fromkeys(each, name))
+    return table

@@ -10,17 +10,16 @@ from collections.abc import Iterator
 from typing import Optional
 
 from gpubind.errors import NothingToBindError
-from gpubind.formats.elf.ldcache import LdCache
 from gpubind.host import Host, ListFile
 from gpubind.inventory.claims import Claim
 from gpubind.inventory.intel import devices as intel
 from gpubind.inventory.intel.devices import GAUDI, GPU_DRIVERS, IntelDevices
 from gpubind.inventory.liblist import NameTable, read_tables
-from gpubind.inventory.locate import LocatedFiles, locate
+from gpubind.inventory.locate import locate
 from gpubind.inventory.needed import needed_files
 from gpubind.inventory.nodes import driver_kind, inventory_fields
 from gpubind.inventory.search import Search, existing_directories, read_cache
-from gpubind.model import READ_ONLY_OPTIONS, Decision, Driver, HostFile, Inventory, Request, SourceUsed, architecture
+from gpubind.model import READ_ONLY_OPTIONS, Driver, HostFile, Inventory, Request, SourceUsed, architecture
 from gpubind.model.files import ContainerPath, ResolvedFile
 from gpubind.model.layouts import CONTAINER_LIBRARIES, DXG, library_directories
 from gpubind.model.vendors import COMPUTE_RUNTIME, VENDOR_ROWS
@@ -80,10 +79,21 @@ def _are_gaudis(intel_devices: IntelDevices) -> bool:
 def _with_userspace(
     inventory: Inventory, host: Host, request: Request, shipped: NameTable, claims: tuple[Claim, ...]
 ) -> Inventory:
+    """Return *inventory* with the files of the user space and their dependencies; none without a compute runtime."""
     cache, findings, decisions = read_cache(host.driver, "intel")
-    search = _search(host, request, cache)
+    places = (*CONTAINER_LIBRARIES, *library_directories(architecture(host.uname.machine).name), *request.library_path)
+    first = existing_directories(host.driver, CONTAINER_LIBRARIES, below=("",))
+    directories = existing_directories(host.driver, places, below=_DRIVER_SUBDIRECTORIES)
+    search = Search(host, cache, directories, first=first)
     located = locate(search, shipped, claims)
-    files, more = _files(search, request, located)
+    files = (*located.libraries, *located.files)
+    if any(name in COMPUTE_RUNTIME.runtime_libraries for file in located.libraries for name in file.names):
+        needed, more = needed_files(search, request, files, "intel", COMPUTE_RUNTIME.group)
+        files = (*files, *needed)
+    else:
+        why = "this host has no Intel compute runtime that would need it"
+        more = [file.decision(file.name, "left-out", "no-runtime", "search", detail=why) for file in files]
+        files = ()
     return inventory._replace(
         searched=search.searched,
         files=(*files, *inventory.files),
@@ -110,25 +120,6 @@ def _nothing_to_bind_error(host: Host, intel_devices: IntelDevices) -> NothingTo
         why=unusable or "none of these drivers has a device",
         hint=hint,
     )
-
-
-def _search(host: Host, request: Request, cache: Optional[LdCache]) -> Search:
-    arch = architecture(host.uname.machine).name
-    places = (*CONTAINER_LIBRARIES, *library_directories(arch), *request.library_path)
-    first = existing_directories(host.driver, CONTAINER_LIBRARIES, below=("",))
-    return Search(host, cache, existing_directories(host.driver, places, below=_DRIVER_SUBDIRECTORIES), first=first)
-
-
-def _files(
-    search: Search, request: Request, located: LocatedFiles
-) -> tuple[tuple[HostFile, ...], tuple[Decision, ...]]:
-    """Return the files of the user space with their dependencies; none if the host has no compute runtime."""
-    files = (*located.libraries, *located.files)
-    if any(name in COMPUTE_RUNTIME.runtime_libraries for file in located.libraries for name in file.names):
-        needed, decisions = needed_files(search, request, files, "intel", COMPUTE_RUNTIME.group)
-        return (*files, *needed), tuple(decisions)
-    why = "this host has no Intel compute runtime that would need it"
-    return (), tuple(file.decision(file.name, "left-out", "no-runtime", "search", detail=why) for file in files)
 
 
 def _by_path_directory(host: Host) -> Iterator[HostFile]:
