@@ -26,7 +26,6 @@ class RecordedTree(FactsTree):
     def __init__(self, recorded: RecordedRoot, label: str, *, is_lenient: bool = False) -> None:
         super().__init__(recorded.root)
         self._recorded = recorded
-        self._directories = recorded.directories
         self._label = label
         self._is_lenient = is_lenient
 
@@ -40,7 +39,7 @@ class RecordedTree(FactsTree):
 
     def _entry(self, path: str) -> Union[RecordedEntry, Missing]:
         parent, _, name = path.rpartition("/")
-        directory = self._directories.get(parent or "/")
+        directory = self._recorded.directories.get(parent or "/")
         if directory is None:
             return self._unrecorded(path)
         entry = directory.entries.get(name)
@@ -57,7 +56,7 @@ class RecordedTree(FactsTree):
         return self._of(path, lambda entry: entry.link)
 
     def _list(self, path: str) -> Union[Sequence[str], Missing]:
-        directory = self._directories.get(path)
+        directory = self._recorded.directories.get(path)
         if directory is None or directory.listed is False:
             return self._unrecorded(path)
         if isinstance(directory.listed, Missing):

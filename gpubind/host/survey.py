@@ -122,9 +122,8 @@ class _Survey:
         beside = [place for directory in libraries for place in layouts.program_directories_of(directory)]
         for directory in dict.fromkeys((*PROGRAM_DIRECTORIES, *beside, *on_path)):
             self.list(directory)
-        self.list("/dev")
-        self.list("/dev/char")
-        self.list("/etc/apparmor.d")
+        for directory in ("/dev", "/dev/char", "/etc/apparmor.d"):
+            self.list(directory)
         self._pci_devices()
         for directory in dict.fromkeys((*_paths("whole"), *_data_directories(known_directories))):
             self.walk(directory)  # names unrelated to GPUs are recorded without facts

@@ -80,12 +80,10 @@ def read_nodes(host: Host, vendor: Vendor, gpus: tuple[Gpu, ...], expected: Iter
 
 
 def _is_group_accessible(host: Host, path: RootedPath) -> bool:
-    resolved = host.dev.find(path)
-    if isinstance(resolved, Missing):
+    stat = host.dev.stat(path)
+    if isinstance(stat, Missing):
         return False
-    return any(
-        (tag, number) == ("group", resolved.stat.gid) and bits & 6 == 6 for tag, number, bits in resolved.stat.rights()
-    )
+    return any((tag, number) == ("group", stat.gid) and bits & 6 == 6 for tag, number, bits in stat.rights())
 
 
 def is_forbidden(host: Host, path: RootedPath, access: str) -> bool:
@@ -262,10 +260,8 @@ def drm_nodes(host: Host, pci: Optional[str]) -> tuple[str, ...]:
     names = host.dev.list(f"{PCI_DEVICES}/{pci}/drm")
     if not isinstance(names, Missing):
         return tuple(f"/dev/dri/{name}" for name in names if re.fullmatch(r"(card|renderD)[0-9]+", name))
-    nodes = (host.dev.resolve(f"/dev/dri/by-path/pci-{pci}-{end}") for end in ("card", "render"))
-    return tuple(
-        node for node in nodes if isinstance(node, str) and re.fullmatch(r"/dev/dri/(card|renderD)[0-9]+", node)
-    )
+    places = (host.dev.resolve(f"/dev/dri/by-path/pci-{pci}-{end}") for end in ("card", "render"))
+    return tuple(at for at in places if isinstance(at, str) and re.fullmatch(r"/dev/dri/(card|renderD)[0-9]+", at))
 
 
 def render_node(host: Host, pci: Optional[str]) -> Optional[RootedPath]:

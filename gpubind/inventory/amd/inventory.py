@@ -168,19 +168,16 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
 
 def _nothing_to_bind_error(host: Host, search: Search) -> NothingToBindError:
     missing = "install ROCm with librocdxg" if host.dev.has(DXG) else "load amdgpu"
+    gpus = [f"{address} ({why.replace('-', ' ')})" for address, _, why in read_unusable(host)]
+    absence = "amdgpu has no GPU" if host.dev.has(AMD_MODULE) else "amdgpu is not loaded"
+    absence += f"; on the PCI bus: {', '.join(gpus)}" if gpus else ""
     return NothingToBindError(
         "nothing-to-bind",
         "no ROCm library and no AMD device on this host",
         where=", ".join((*search.search_summary, KFD, TOPOLOGY)),
-        why=f"no file matches, and {_absence(host)}",
+        why=f"no file matches, and {absence}",
         hint=f"with AMD's GPUs: {missing}, or name ROCm's place with ROCM_PATH or --root",
     )
-
-
-def _absence(host: Host) -> str:
-    gpus = [f"{address} ({why.replace('-', ' ')})" for address, _, why in read_unusable(host)]
-    has_none = "amdgpu has no GPU" if host.dev.has(AMD_MODULE) else "amdgpu is not loaded"
-    return f"{has_none}; on the PCI bus: {', '.join(gpus)}" if gpus else has_none
 
 
 def _bridge(host: Host, rocm: RocmInstallation) -> tuple[Claim, ...]:

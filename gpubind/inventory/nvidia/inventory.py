@@ -19,7 +19,7 @@ from gpubind.host.base import LIBRARY_PATH, trust_finding
 from gpubind.inventory.claims import Claim, SourceResult
 from gpubind.inventory.liblist import NameTable, read_tables
 from gpubind.inventory.libraries import Libraries, unmatched_claims
-from gpubind.inventory.locate import locate
+from gpubind.inventory.locate import LocatedFiles, locate
 from gpubind.inventory.nodes import NVIDIA_MODULE, NVIDIA_PCI_CLASS, driver_kind, inventory_fields, pci_devices
 from gpubind.inventory.nvidia import container_cli
 from gpubind.inventory.nvidia import devices as nvidia
@@ -44,15 +44,17 @@ _WINDOWS_LIBRARIES = ("libdxcore.so", "libd3d12.so", "libd3d12core.so")
 """Libraries of WSL for GPUs of any vendor."""
 _OTHER_DRIVER_RULES = ("cuda-compat", "other-driver-version")
 """Rules that reject a library because another one serves."""
+_CdiResult = Union[SourceResult, PassedOver, None]
+"""The result of the CDI specs; None if they were not read."""
 
 
 def read_inventory(
-    host: Host, request: Request, listfile: Optional[ListFile] = None, cdi: Union[SourceResult, PassedOver, None] = None
+    host: Host, request: Request, listfile: Optional[ListFile] = None, cdi: _CdiResult = None
 ) -> Inventory:
     """Return everything of NVIDIA's driver on *host* that *request* may need, for all capabilities.
 
-    *listfile* overrides the list file in force; *cdi* is the result of the CDI specs, if these were read. Errors:
-    `NothingToBindError` without any driver library and device; `FormatError` for a malformed list file.
+    *listfile* overrides the list file in force. Errors: `NothingToBindError` without any driver library and device;
+    `FormatError` for a malformed list file.
     """
     listfile = listfile or host.liblist(LIST_NAME)
     in_force, shipped = read_tables(listfile, LIST_NAME)
@@ -76,13 +78,13 @@ def read_inventory(
     decisions += [*located.decisions, *unmatched_claims(listed, located.found_libraries)]
     decisions += [*devices.decisions, *located.listed_decisions, *serving.decisions]
     decisions += map(_passed_over_decision, serving.passed_over)
-    findings += _source_failed_findings(serving, request, listfile, host)
+    findings += _source_failed_findings(serving, request, listfile.label, host.driver.root)
     findings += [*of_modules, *serving.findings, *file_list_findings]
     if windows is not None:
         decisions += windows.decisions
         findings += windows.missing_part_findings(nodes, has_libcuda(located.found_libraries.files))
     driver = _driver(host, kernel, search.version, kind)
-    findings += _driver_findings(host, driver, kernel, search, located.found_libraries, decisions, in_force.label)
+    findings += _driver_findings(host, driver, kernel, search, located, in_force.label)
     inventory = Inventory(
         driver=driver,
         source=SourceUsed(serving.name, serving.detail, serving.passed_over),
@@ -115,12 +117,10 @@ def _passed_over_decision(passed: PassedOver) -> Decision:
     return Decision("nvidia", passed.source, verdict, "passed-over", "name", detail=detail)
 
 
-def _source_failed_findings(
-    serving: SourceResult, request: Request, listfile: ListFile, host: Host
-) -> Iterator[Finding]:
+def _source_failed_findings(serving: SourceResult, request: Request, label: str, root: str) -> Iterator[Finding]:
     for passed in serving.passed_over:
         if request.source == passed.source or passed.code == "unreadable":
-            yield container_cli.source_failed_finding(passed, listfile.label, host.driver.root)
+            yield container_cli.source_failed_finding(passed, label, root)
 
 
 def _is_driver_library(file: HostFile) -> bool:
@@ -135,12 +135,7 @@ def _windows(host: Host) -> WslDriver:
 
 
 def _choose_source(
-    host: Host,
-    request: Request,
-    listfile: ListFile,
-    in_force: NameTable,
-    version: Optional[str],
-    cdi: Union[SourceResult, PassedOver, None],
+    host: Host, request: Request, listfile: ListFile, in_force: NameTable, version: Optional[str], cdi: _CdiResult
 ) -> SourceResult:
     """Return the source that serves, with those that were queried and do not.
 
@@ -279,16 +274,11 @@ def _search_with_modules(
 
 
 def _driver_findings(
-    host: Host,
-    driver: Driver,
-    kernel: KernelModule,
-    search: Search,
-    libraries: Libraries,
-    decisions: list[Decision],
-    label: str,
+    host: Host, driver: Driver, kernel: KernelModule, search: Search, located: LocatedFiles, label: str
 ) -> list[Finding]:
+    libraries, bad_icds = located.found_libraries, (d for d in located.decisions if d.rule == "bad-icd")
     return [
-        *(finding("bad-icd", subject=d.subject, where=d.path, why=d.detail) for d in decisions if d.rule == "bad-icd"),
+        *(finding("bad-icd", subject=icd.subject, where=icd.path, why=icd.detail) for icd in bad_icds),
         *_not_loaded_findings(host, driver, kernel),
         *_other_versions(driver, kernel, libraries),
         *_no_libcuda(host, search, libraries),
