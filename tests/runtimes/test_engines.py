@@ -517,8 +517,8 @@ def test_each_policy_of_pulling_is_the_programs(program: str) -> None:
     for line, name in (*((line, "a/b:1") for line in PULLS.split("|")), ("--pull=always", "-x")):
         options = WRAPPED[program].user_option_values(tuple(line.split()), {})
         made = WRAPPED[program].pull(options, {"host": "unix:///s"}, name)
-        text += f"$ {program} run {line.strip()} {name}\n"
-        text += "".join(f"  {field}: {value}\n" for field, value in made._asdict().items())
+        fields = "; ".join(f"{field} {value}" for field, value in made._asdict().items())
+        text += f"$ {program} run {line.strip()} {name}\n  {fields}\n"
     assert_golden(GOLDEN / "runtimes" / f"{program}-pull.txt", text)
 
 
