@@ -57,8 +57,9 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def assert_ended(children: list[int]) -> None:
     assert children
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    for child in children:
+        with pytest.raises(ChildProcessError):
+            os.waitpid(child, os.WNOHANG)
 
 
 def fails(error: BaseException) -> Callable[..., Any]:
