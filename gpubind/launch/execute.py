@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn, Optional
 from gpubind.errors import CommandError, RuntimeLimitError, StartError, UnseenError
 from gpubind.machine import listener, system
 from gpubind.machine.listener import mark_uncacheable, report_exec
-from gpubind.memo.answer import become as take_over
+from gpubind.memo.answer import replace_process
 from gpubind.memo.questions import run_query
 from gpubind.model.environ import Environ, changed
 
@@ -177,11 +177,11 @@ def execute(argv: Sequence[str], environ: Mapping[str, str], program: Optional[s
     report_exec(path, tuple(argv), environ)
     try:
         try:
-            take_over(path, tuple(argv), environ)
+            replace_process(path, tuple(argv), environ)
         except OSError as error:
             if error.errno != errno.ENOEXEC:
                 raise
-            take_over("/bin/sh", ("sh", path, *argv[1:]), environ)  # a script without `#!`: as shells do
+            replace_process("/bin/sh", ("sh", path, *argv[1:]), environ)  # a script without `#!`: as shells do
     except OSError as error:
         why = error.strerror or str(error)
         raise StartError("not-started", f"`{argv[0]}` cannot be started", where=path, why=why) from error

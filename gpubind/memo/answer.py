@@ -110,7 +110,7 @@ def callers_environ() -> dict[str, str]:
     return environ
 
 
-def become(path: str, argv: tuple[str, ...], environ: Mapping[str, str]) -> NoReturn:
+def replace_process(path: str, argv: tuple[str, ...], environ: Mapping[str, str]) -> NoReturn:
     """Replace this process by the program *path*, with the two signals restored that Python ignores.
 
     Errors: `OSError`.
@@ -135,7 +135,7 @@ def _answer(memo: dict[str, Any], trailing_args: tuple[str, ...]) -> Union[int, 
     environ.update(variables)
     start = path, (*argv, *trailing_args), environ
     try:
-        become(*start)
+        replace_process(*start)
     except OSError as error:
         return Unfinished(error, start)
 

@@ -8,7 +8,7 @@ request has one decides here; a config.json without them is not changed.
 from __future__ import annotations
 
 from gpubind.machine.mounts import read_unrecorded
-from gpubind.memo.answer import become, callers_environ
+from gpubind.memo.answer import callers_environ, replace_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def hand_over(args: Sequence[str]) -> None:
     path = program if program.startswith("/") else find_runtime(program)
     if path:
         try:
-            become(path, (path, *line), callers_environ())
+            replace_process(path, (path, *line), callers_environ())
         except OSError:  # the kernel refuses
             return
 

@@ -11,7 +11,7 @@ import os
 import stat
 
 from gpubind.launch.named import resolve_program
-from gpubind.memo.answer import become, callers_environ
+from gpubind.memo.answer import callers_environ, replace_process
 from gpubind.memo.questions import run_query
 
 TYPE_CHECKING = False
@@ -50,7 +50,7 @@ def pass_through(argv: Sequence[str]) -> None:
     )
     if program is not None:
         try:
-            become(program, line, environ)
+            replace_process(program, line, environ)
         except OSError:
             return
 
