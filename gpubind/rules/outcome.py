@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Literal, Optional
 
 from gpubind import __version__
 from gpubind.frozen import NamedTuple
+from gpubind.loader.linkage import LinkedFile
 from gpubind.model import Finding, ImageFacts, Plan, PlannedDriver, Severity
 from gpubind.model.findings import page_of
+from gpubind.model.gpucode import CodeFile
+from gpubind.model.requirements import Expectation
+from gpubind.model.trial import Trial
 from gpubind.planner import finding_order
 
 if TYPE_CHECKING:
     from gpubind.image.facts import Image
-    from gpubind.loader.linkage import LinkedFile
-    from gpubind.model.gpucode import CodeFile
-    from gpubind.model.requirements import Expectation
-    from gpubind.model.trial import Trial
 
 Verdict = Literal["ok", "warning", "error"]
 SCHEMA = "gpubind.check/1"
