@@ -220,7 +220,7 @@ def test_a_line_without_gpus_loads_next_to_nothing(machine: Machine) -> None:
     code = (
         "import sys, gpubind.__main__, gpubind.launch.wrap.passing\n"
         "def stop(*_): print(*sys.modules); sys.stdout.flush(); raise SystemExit\n"
-        "gpubind.launch.wrap.passing.become = stop\n"
+        "gpubind.launch.wrap.passing.replace_process = stop\n"
         "gpubind.__main__.main(sys.argv[1:])"
     )
     environ = {"PATH": f"{machine.directory}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}

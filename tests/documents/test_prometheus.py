@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+import gpubind
 from gpubind import check, plan
 from gpubind.documents.check.prometheus import render_prometheus
 from gpubind.documents.text import printable
@@ -13,6 +16,7 @@ from gpubind.model import Finding, Request
 from gpubind.model.requirements import Expectation
 from gpubind.rules.outcome import Report, make_report
 from tests.rules.situations import without
+from tests.support.commands import gpubind as gpubind_command
 from tests.support.driver import V, host, kernel, rhel
 from tests.support.trees import Spec
 
@@ -45,6 +49,30 @@ def test_a_good_host_is_0_and_has_its_driver_its_plan_and_its_gpus() -> None:
     assert samples["gpubind_driver_info"] == [({"vendor": "nvidia", "version": V, "cuda_max": "12.4"}, 1)]
     assert samples["gpubind_plan_info"] == [({"digest": report.plan.digest, "node_digest": report.plan.node_digest}, 1)]
     assert samples["gpubind_gpus"] == [({"state": "listed"}, 2), ({"state": "chosen"}, 2), ({"state": "usable"}, 2)]
+
+
+def test_the_version_is_a_sample() -> None:
+    assert read(checked(rhel(), kernel()))["gpubind_build_info"] == [({"version": gpubind.__version__}, 1)]
+
+
+def test_a_check_without_an_answer_is_3_with_the_code_of_its_error(tmp_path: Path) -> None:
+    output = tmp_path / "gpubind.prom"
+    image = tmp_path / "image.sif"
+    image.write_text("no image")
+    done = gpubind_command(
+        "check", "--host", "debian13-nvidia550", "--image", str(image), "--format", "prometheus", "-o", str(output)
+    )
+    assert done.returncode == 5
+    families = {family.name: family.samples for family in text_string_to_metric_families(output.read_text())}
+    assert [sample.value for sample in families["gpubind_check_status"]] == [3]
+    assert [sample.labels for sample in families["gpubind_error"]] == [{"code": "unknown-image"}]
+    assert {*families} == {"gpubind_check_status", "gpubind_build_info", "gpubind_error"}
+
+
+def test_wrong_use_writes_no_metrics(tmp_path: Path) -> None:
+    output = tmp_path / "gpubind.prom"
+    done = gpubind_command("check", "--host", "nowhere", "--format", "prometheus", "-o", str(output))
+    assert (done.returncode, output.exists()) == (2, False)
 
 
 def test_an_error_is_2_and_a_series_with_its_code_and_subject() -> None:

@@ -9,7 +9,7 @@ from gpubind.cli import declarations as declared
 from gpubind.cli.declarations import Option, PlanOptions, Subcommand
 from gpubind.cli.options import query_of
 from gpubind.documents import CHECK_DOCUMENTS, MATRIX_DOCUMENTS
-from gpubind.errors import EXIT_FINDING, UsageError
+from gpubind.errors import EXIT_FINDING, GpubindError, UsageError
 from gpubind.machine import system
 from gpubind.model.data import BUNDLED_HOSTS
 from gpubind.runtimes import RUNTIMES
@@ -57,8 +57,15 @@ def check(
     request = _request(options, image, host, **check_options)._replace(linked=linked, lists_rules=chosen == "junit")
     names = host or (None,)
     hosts = [HostRef(name, options.root, options.dev_root, name or system.uname().nodename) for name in names]
-    with progress(quiet=quiet):
-        reports = check_each(request, image or (None,), hosts)
+    try:
+        with progress(quiet=quiet):
+            reports = check_each(request, image or (None,), hosts)
+    except GpubindError as error:
+        if chosen == "prometheus" and not isinstance(error, UsageError):
+            from gpubind.documents.check.prometheus import render_unanswered
+
+            write_document(render_unanswered(error), output)
+        raise
     write_document(_render(chosen, reports, output, quiet=quiet, verbose=bool(verbose)), output)
     worst = verdict(finding for report in reports for finding in report.findings)
     if worst == "error" or (strict and worst == "warning"):

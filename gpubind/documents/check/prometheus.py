@@ -8,28 +8,43 @@ Source: Prometheus documentation, "Exposition formats"; node_exporter, "Textfile
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import starmap
 
+from gpubind import __version__
 from gpubind.documents.text import escape_for_quotes
+from gpubind.errors import GpubindError
 from gpubind.model import Plan
 from gpubind.model.findings import SEVERITIES
 from gpubind.rules.outcome import Report, verdict
 
-STATUS = ("ok", "warning", "error")
-"""The verdicts; the status is the index of one."""
+STATUS = ("ok", "warning", "error", "unanswered")
+"""The verdicts, and a check without an answer; the status is the index of one."""
 
 
 _Sample = tuple[int, dict[str, str]]
 """A value, and its labels."""
+_FamilyParts = tuple[str, str, Iterable[_Sample]]
+"""The name of a metric without `gpubind_`, its help and its samples."""
 
 
 def render_prometheus(report: Report) -> str:
     """Return the report in the text format of Prometheus. Notes are counted, not named."""
-    return "".join(_family(name, help_text, samples) for name, help_text, samples in _families(report))
+    return "".join(starmap(_family, (*_status(verdict(report.findings)), *_families(report))))
 
 
-def _families(report: Report) -> Iterator[tuple[str, str, Iterable[_Sample]]]:
-    status = STATUS.index(verdict(report.findings))
-    yield "check_status", "The verdict of gpubind check: 0 ok, 1 warning, 2 error.", [(status, {})]
+def render_unanswered(error: GpubindError) -> str:
+    """Return the document of a check that *error* ended."""
+    family = ("error", "Why gpubind check gave no answer.", [(1, {"code": error.code})])
+    return "".join(starmap(_family, (*_status("unanswered"), family)))
+
+
+def _status(status: str) -> Iterator[_FamilyParts]:
+    help_text = "The verdict of gpubind check: 0 ok, 1 warning, 2 error; 3: it gave no answer."
+    yield "check_status", help_text, [(STATUS.index(status), {})]
+    yield "build_info", "The version of gpubind.", [(1, {"version": __version__})]
+
+
+def _families(report: Report) -> Iterator[_FamilyParts]:
     severities = [finding.severity for finding in report.findings]
     counts: dict[str, int] = {severity: severities.count(severity) for severity in SEVERITIES}
     counts["ignored"] = len(report.ignored)
