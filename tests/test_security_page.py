@@ -65,7 +65,7 @@ def test_the_page_has_every_bound_of_a_command() -> None:
     table = 'docs/security.md, the table "bound | for one command"'
     assert_listed(OF_A_COMMAND, BOUNDS, add=f"{table}: add `{{}}`", remove=f"{table}: remove `{{}}`", order=table)
     for name, bound in BOUNDS.items():
-        in_bytes = name in ("read", "unpacked", "texts")
+        in_bytes = name in ("read", "unpacked", "texts", "copied")
         _, _, amount, each, *_ = (part.strip() for part in OF_A_COMMAND[name].split("|"))
         due = [_bytes(bound.amount) if in_bytes else f"{bound.amount:,}"]
         due += [(_bytes(bound.each) if in_bytes else str(bound.each)) if bound.each else ""]

@@ -12,7 +12,7 @@ from gpubind.errors import GpubindError, RuntimeLimitError, UsageError, suggest_
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.host.open import host_name, open_host
-from gpubind.image.reference import ImageReference, parse_reference
+from gpubind.image.reference import ImageReference, image_label, parse_reference
 from gpubind.launch.preflight import local_programs, make_preflight
 from gpubind.machine.budget import renew
 from gpubind.model import Finding, Plan, finding
@@ -24,6 +24,8 @@ from gpubind.rules.outcome import Checked, Reasons, Report, Severities, checked_
 from gpubind.runtimes import get_runtime
 
 if TYPE_CHECKING:
+    from typing import BinaryIO
+
     from gpubind.image.facts import Image
     from gpubind.image.open import OpenImages
     from gpubind.model import ImageFacts
@@ -74,6 +76,8 @@ class CheckRequest(NamedTuple):
     """Whether the image's GPU code is read."""
     policy: Optional[Policy] = None
     """The policy with which images are compared instead of hosts."""
+    standard_input: Optional[BinaryIO] = None
+    """The stream with the image `-`."""
 
 
 def check_each(request: CheckRequest, images: Sequence[Optional[str]], hosts: Sequence[HostRef]) -> list[Report]:
@@ -85,7 +89,7 @@ def check_each(request: CheckRequest, images: Sequence[Optional[str]], hosts: Se
 
     reports: list[Report] = []
     errors: list[GpubindError] = []
-    with OpenImages() as opened:
+    with OpenImages(request.standard_input) as opened:
         for image in images:
             for host in hosts:
                 if reports:
@@ -95,7 +99,9 @@ def check_each(request: CheckRequest, images: Sequence[Optional[str]], hosts: Se
                 except GpubindError as error:
                     errors.append(error)
                     # This finding is reported whatever --only names: the host or image was not checked.
-                    finding = not_checked(error, image if image and opened.has_raised(error) else host.label)
+                    finding = not_checked(
+                        error, image_label(image) if image and opened.has_raised(error) else host.label
+                    )
                     checked = Checked(**_checked_subjects(request, host, image))
                     failed = make_report(None, [finding], request.reasons, [(finding.code, "host")], checked=checked)
                     reports.append(failed._replace(host_name=host_name(host.label)))
@@ -107,7 +113,7 @@ def check_each(request: CheckRequest, images: Sequence[Optional[str]], hosts: Se
 def _checked_subjects(request: CheckRequest, host: HostRef, image: Optional[str]) -> dict[str, Optional[str]]:
     policy = request.policy
     subjects = {"host": host.label, "user": request.user} if policy is None else {"policy": policy.source_file}
-    return {**subjects, "image": image, "program": request.program}
+    return {**subjects, "image": image and image_label(image), "program": request.program}
 
 
 def not_checked(error: GpubindError, subject: str) -> Finding:

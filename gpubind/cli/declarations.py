@@ -126,6 +126,7 @@ IMAGE_HELP = (
     "The image that will be started: a directory, an OCI bundle, a SIF file, an OCI layout, a docker or OCI archive, "
     "podman:NAME or docker:NAME."
 )
+STDIN_HELP = " `-` is an archive on standard input."
 HOST_HELP = "Plan for another host: a record file, a bundled host, or a typical one: driver:535,gpu:a100x4."
 SIDES = get_args(Side)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -12,6 +13,8 @@ from gpubind.machine import system
 from gpubind.model import VENDOR_ROWS, Request
 
 if TYPE_CHECKING:
+    from typing import BinaryIO
+
     from gpubind.host import Host, ListFile
     from gpubind.image.facts import Image
     from gpubind.planner.planning import PlanQuery
@@ -137,6 +140,22 @@ def open_image_of(image: Optional[str], host: Host) -> Optional[Image]:
     from gpubind.image.open import open_image
 
     return open_image(image, host.uname.machine)
+
+
+def standard_input_for(images: Sequence[str]) -> Optional[BinaryIO]:
+    """Return standard input if one of *images* is `-`. Errors: `UsageError` (`wrong-use`) for two, or a terminal."""
+    from gpubind.image.reference import STDIN
+    from gpubind.machine.listener import mark_uncacheable
+
+    if STDIN not in images:
+        return None
+    mark_uncacheable("standard input is read")
+    if images.count(STDIN) > 1:
+        raise UsageError("wrong-use", "only one image can come from standard input", hint="name the others as files")
+    if sys.stdin is None or sys.stdin.isatty():
+        problem = f"the image `-` is on standard input, which is {'closed' if sys.stdin is None else 'a terminal'}"
+        raise UsageError("wrong-use", problem, hint="`docker save IMAGE | gpubind check --image -`")
+    return sys.stdin.buffer
 
 
 def query_of(options: PlanOptions, like: Optional[str] = None) -> PlanQuery:

@@ -5,20 +5,32 @@ from __future__ import annotations
 import os
 import re
 import stat
-from typing import Optional, Union
+from typing import TYPE_CHECKING, Optional, Union
 
-from gpubind.errors import FormatError, GpubindError, HostReadError, UnseenError, UsageError, did_you_mean
+from gpubind.errors import FormatError, GpubindError, HostReadError, OutputError, UnseenError, UsageError, did_you_mean
 from gpubind.files.blob import IMAGE_UNREADABLE, FileBlob, close_on_error, open_blob
 from gpubind.files.live import LiveTree
 from gpubind.files.tree import Tree
 from gpubind.formats.archive.magic import HEAD_SIZE, describe_header, is_sif, is_squashfs
 from gpubind.formats.elf.elf import split_library_path
 from gpubind.image.facts import Image, compat_libraries, read_image
-from gpubind.image.reference import FILE_ENDINGS, NAME, ImageReference, is_bundle, parse_reference
+from gpubind.image.reference import (
+    FILE_ENDINGS,
+    NAME,
+    STANDARD_INPUT,
+    STDIN,
+    ImageReference,
+    is_bundle,
+    parse_reference,
+)
 from gpubind.machine import answers, system
+from gpubind.machine.budget import report_progress, spend
 from gpubind.model import HostPath, ImageKind
 from gpubind.model.arch import Architecture, architecture
 from gpubind.model.files import ABSENT
+
+if TYPE_CHECKING:
+    from typing import IO, BinaryIO
 
 ACCEPTED = (
     "a directory, an OCI bundle, a SIF file, an OCI layout, an archive of `docker save` or `podman save`, podman:NAME, "
@@ -34,6 +46,7 @@ ENVIRONMENTS = {
 """Descriptions of directories that are not images, by a name that each contains at its top."""
 _OPEN_LIMIT = 4
 """Limit of open images of several checks: each needs file descriptors, of which a process has few."""
+_COPY_STEP = 1 << 20
 
 StrPath = Union[str, os.PathLike[str]]
 
@@ -69,10 +82,14 @@ def host_as_image(tree: Tree, library_path: str) -> Image:
 class OpenImages:
     """The images that several checks share; the last `_OPEN_LIMIT` of them stay open.
 
-    An image that cannot be opened raises the same error each time.
+    An image that cannot be opened raises the same error each time. *standard_input* is the image `-`, which is copied
+    into an unnamed file, as it can be read only once.
+
+    Errors: of the copy, `HostReadError` (`no-image`), `UnseenError`, `OutputError` (`unwritable-file`), `BoundError`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, standard_input: Optional[BinaryIO] = None) -> None:
+        self._copy = None if standard_input is None else _copy_input(standard_input)
         self._images: dict[tuple[ImageReference, Optional[str]], Image] = {}
         self._errors: dict[tuple[ImageReference, Optional[str]], GpubindError] = {}
 
@@ -82,6 +99,8 @@ class OpenImages:
     def __exit__(self, *error: object) -> None:
         while self._images:
             self._close_oldest()
+        if self._copy is not None:
+            self._copy.close()
 
     def image(self, reference: ImageReference, machine: Optional[str]) -> Image:
         """Return *reference* for *machine*, open until `_OPEN_LIMIT` others are used. Errors: as `open_image`."""
@@ -93,12 +112,18 @@ class OpenImages:
             while len(self._images) >= _OPEN_LIMIT:
                 self._close_oldest()
             try:
-                image = _open_root(reference, machine)
+                image = self._open(reference, machine)
             except GpubindError as error:
                 self._errors[key] = error
                 raise
         self._images[key] = image
         return image
+
+    def _open(self, reference: ImageReference, machine: Optional[str]) -> Image:
+        if self._copy is None or reference.text != STDIN:
+            return _open_root(reference, machine)
+        blob, arch = FileBlob(system.same_file(self._copy, STANDARD_INPUT), STANDARD_INPUT), _arch_of(machine)
+        return close_on_error(blob, lambda: _read_file(blob, HostPath(STDIN), STANDARD_INPUT, None, None, arch))
 
     def has_raised(self, error: GpubindError) -> bool:
         """Return whether *error* was raised for an image."""
@@ -106,6 +131,39 @@ class OpenImages:
 
     def _close_oldest(self) -> None:
         self._images.pop(next(iter(self._images))).close()
+
+
+def _copy_input(stream: BinaryIO) -> IO[bytes]:
+    """Return an unnamed file with the content of *stream*. Errors: as `OpenImages`."""
+    try:
+        copy = system.temporary_file()
+        close_on_error(copy, lambda: _fill(copy, stream))
+    except OSError as error:
+        why, hint = answers.reason(error), "set TMPDIR to a directory with enough space"
+        raise OutputError("unwritable-file", "standard input cannot be copied", why=why, hint=hint) from error
+    return copy
+
+
+def _fill(copy: IO[bytes], stream: BinaryIO) -> None:
+    """Copy *stream*, or only its beginning if no image begins like that."""
+    data = _read_input(stream, HEAD_SIZE)
+    if not data:
+        hint = "the program before the pipe has failed: look at its messages"
+        raise HostReadError("no-image", "no image came from standard input", why="it is empty", hint=hint)
+    is_image = is_sif(data) or is_squashfs(data) or _is_archive(data)
+    while data:
+        spend("copied", len(data))
+        copy.write(data)
+        report_progress(STANDARD_INPUT, copy.tell())
+        data = _read_input(stream, _COPY_STEP) if is_image else b""
+    copy.flush()
+
+
+def _read_input(stream: BinaryIO, size: int) -> bytes:
+    try:
+        return stream.read(size)
+    except OSError as error:
+        raise answers.inspection_error(STANDARD_INPUT, error, IMAGE_UNREADABLE) from error
 
 
 def _open_root(reference: ImageReference, machine: Optional[str] = None) -> Image:
@@ -125,7 +183,7 @@ def _open_root(reference: ImageReference, machine: Optional[str] = None) -> Imag
 
 def open_reference(image: ImageReference, machine: Optional[str] = None) -> Image:
     """Open the image that *image* names, even a Python environment. Errors: as `open_image`."""
-    arch = architecture(machine or system.uname().machine)
+    arch = _arch_of(machine)
     if image.store is not None:
         from gpubind.image.engine import open_stored
 
@@ -139,6 +197,10 @@ def open_reference(image: ImageReference, machine: Optional[str] = None) -> Imag
     kind = PREFIXES.get(image.prefix)
     path, tag = (image.text, None) if kind is None else _split_tag(image.name)
     return _open_path(path, image.text, kind, tag, arch)
+
+
+def _arch_of(machine: Optional[str]) -> Architecture:
+    return architecture(machine or system.uname().machine)
 
 
 def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture) -> Image:
@@ -173,15 +235,18 @@ def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
     if kind == "oci-layout":
         raise _no_image(label, "it is a file, not a directory", f"for an archive: `oci-archive:{path}`")
     blob = open_blob(path)
-    return close_on_error(blob, lambda: _read_file(blob, path, label, kind, tag, arch))
+    return close_on_error(blob, lambda: _read_file(blob, HostPath(answers.real_path(path)), label, kind, tag, arch))
+
+
+def _is_archive(head: bytes) -> bool:
+    from gpubind.files.compressed import GZIP_MAGIC, ZSTD_MAGIC
+
+    return head[257:262] == b"ustar" or head.startswith((GZIP_MAGIC, ZSTD_MAGIC))
 
 
 def _read_file(
-    blob: FileBlob, path: str, label: str, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture
+    blob: FileBlob, root: HostPath, label: str, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture
 ) -> Image:
-    from gpubind.files.compressed import GZIP_MAGIC, ZSTD_MAGIC
-
-    root = HostPath(answers.real_path(path))
     head = blob.read_at(0, HEAD_SIZE)
     if kind is None and is_sif(head):
         from gpubind.image.sif import sif_tree
@@ -191,7 +256,7 @@ def _read_file(
         from gpubind.image.sif import SquashfsTree
 
         return read_image(SquashfsTree(blob, root), label, "sif")
-    if kind is not None or head[257:262] == b"ustar" or head.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
+    if kind is not None or _is_archive(head):
         from gpubind.image.oci import archive_tree
 
         tree, env, image_kind = archive_tree(blob, root, kind, tag, arch)
@@ -223,6 +288,8 @@ def _unpulled(image: ImageReference) -> UsageError:
 
 
 def _store_hint(label: str) -> str:
+    if label == STDIN:
+        return "`gpubind check --image -` and `gpubind needs -` read standard input; a file of that name is `./-`"
     if not NAME.fullmatch(label) or label.endswith(FILE_ENDINGS):
         return ""
     return f"name the store of an image that is in one: `podman:{label}` or `docker:{label}`"

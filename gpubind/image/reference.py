@@ -37,6 +37,10 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")
 """Pattern of the name of an image in a store."""
 FILE_ENDINGS = (".sif", ".sqsh", ".tar", ".tar.gz", ".tgz", ".tar.zst")
 """Endings of names that never mean an image in a store."""
+STDIN = "-"
+"""The image that `check` and `needs` read from standard input."""
+STANDARD_INPUT = "standard input"
+"""Its name in documents."""
 _BY_PREFIX: dict[str, ImageForm] = {"oci": "layout", "oci-archive": "archive", "docker-archive": "archive"}
 
 BUNDLE_CONFIG = "config.json"
@@ -79,6 +83,11 @@ class ImageReference(NamedTuple):
         return self.form in (*DIRECTORY_FORMS, *FILE_FORMS)
 
 
+def image_label(text: str) -> str:
+    """Return the name in documents of the image that the argument *text* names."""
+    return STANDARD_INPUT if text == STDIN else text
+
+
 def is_bundle(directory: str) -> bool:
     """Return whether *directory* is a bundle, by the names in it."""
     if not is_file(f"{directory}/{BUNDLE_CONFIG}"):
@@ -93,6 +102,8 @@ def parse_reference(text: str, runtime: Optional[Starter] = None) -> ImageRefere
     except where it ends like a file. Errors: `UsageError` (`bad-image-name`; `other-store` for a store that is not the
     one of *runtime*); as `native_reference`.
     """
+    if text == STDIN:
+        return ImageReference(text)
     prefix, _, name = text.partition(":")
     store = next((store for store in STORES if text.startswith(f"{store}:") and not name.startswith("//")), None)
     if store is None:

@@ -12,7 +12,7 @@ from shlex import join
 from typing import Optional
 
 from gpubind.errors import UsageError
-from gpubind.image.reference import ImageReference
+from gpubind.image.reference import STDIN, ImageReference
 from gpubind.launch.choose import StartArguments, parse_start
 from gpubind.launch.execute import need_program
 from gpubind.launch.prepare import FilePolicy, prepare_with_plan
@@ -72,6 +72,9 @@ def need_to_try(image: Optional[str], *, is_recorded: bool, is_like: bool = Fals
     """
     if image is None:
         raise UsageError("try-without-image", "--try needs --image: it starts a container")
+    if image == STDIN:
+        problem = "--try starts a container, and no runtime starts an archive on standard input"
+        raise UsageError("not-to-try", problem, hint="save the image in a file, and name that")
     if is_recorded:
         problem, why = "a recorded host cannot be tried", "nothing can be started on it"
         raise UsageError("host-to-start", problem, why=why, hint="leave --try out, or check on the host itself")

@@ -39,9 +39,10 @@ BOUNDS = {
     "facts": Bound(200_000, "names and versions are read from ELF files"),
     "codes": Bound(1_000_000, "entries of GPU code are read"),
     "texts": Bound(64 << 20, "bytes of names are kept", 2 << 10),
+    "copied": Bound(64 << 30, "bytes are copied from standard input"),
     "milliseconds": Bound(60_000, "milliseconds are waited for helper programs"),
 }
-"""Using up a bound takes about three seconds, or 200 MB; the last one takes a minute."""
+"""Using up a bound takes about three seconds, or 200 MB; the last two take minutes, `copied` also disk space."""
 
 
 class Budget:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from gpubind.cli import declarations as declared
 from gpubind.cli.declarations import Option, PlanOptions, Subcommand
-from gpubind.cli.options import query_of
+from gpubind.cli.options import query_of, standard_input_for
 from gpubind.documents import CHECK_DOCUMENTS, MATRIX_DOCUMENTS
 from gpubind.errors import EXIT_FINDING, GpubindError, UsageError
 from gpubind.machine import system
@@ -113,6 +113,7 @@ def _request(
         severities=configured_severities(),
         expected=_expectations(options, expect, like, is_here=not host) if require is None else (),
         tries=try_,
+        standard_input=standard_input_for(image or ()),
     )
     if require is None:
         return request
@@ -210,7 +211,7 @@ CHECK = Subcommand(
     (
         declared.LIKE,
         Option("--host FILE|NAME", declared.HOST_HELP + _EACH, "Which host", is_repeatable=True, choices=BUNDLED_HOSTS),
-        declared.IMAGE._replace(help=declared.IMAGE_HELP + _EACH, is_repeatable=True),
+        declared.IMAGE._replace(help=declared.IMAGE_HELP + declared.STDIN_HELP + _EACH, is_repeatable=True),
         Option(
             "--program PATH",
             "Also check the program that will run: in the container; without --image, on this machine.",

@@ -6,6 +6,7 @@ from typing import Optional
 
 from gpubind.cli import declarations as declared
 from gpubind.cli.declarations import Argument, Option, Subcommand
+from gpubind.cli.options import standard_input_for
 from gpubind.documents import NEEDS_DOCUMENTS
 from gpubind.errors import UsageError
 
@@ -21,19 +22,20 @@ def needs(*, image: str, program: Optional[str], format_: Optional[str], output:
     """
     from gpubind.cli.output import progress, tables_as_text, write_document
     from gpubind.image.needs import read_needs
-    from gpubind.image.open import open_image
+    from gpubind.image.open import OpenImages
+    from gpubind.image.reference import image_label, parse_reference
 
     chosen = format_ or "text"
     if program == "":
         raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the image")
-    with progress(quiet=quiet), open_image(image) as opened:
-        image_needs = read_needs(opened, program)
+    with progress(quiet=quiet), OpenImages(standard_input_for([image])) as opened:
+        image_needs = read_needs(opened.image(parse_reference(image), None), program)
     if chosen == "text":
         from gpubind.documents.needs import needs_table
 
         text = tables_as_text([needs_table(image_needs)], output)
     else:
-        text = NEEDS_DOCUMENTS[chosen].render(image_needs, image)
+        text = NEEDS_DOCUMENTS[chosen].render(image_needs, image_label(image))
     write_document(text, output)
 
 
@@ -46,7 +48,13 @@ NEEDS = Subcommand(
         declared.OUTPUT,
         declared.QUIET._replace(help="Do not show progress."),
     ),
-    (Argument("image", "IMAGE", declared.IMAGE_HELP.replace("The image that will be started: a", "A")),),
+    (
+        Argument(
+            "image",
+            "IMAGE",
+            declared.IMAGE_HELP.replace("The image that will be started: a", "A") + declared.STDIN_HELP,
+        ),
+    ),
     common=("--program", "--format", "--json", "--output", "--quiet"),
     examples=(
         ("see it", "gpubind needs app.sif"),
