@@ -68,7 +68,7 @@ def links(request: LinksRequest) -> LinkageTree:
 
 
 def _as_recorded(file: LinkedFile) -> LinkedFile:
-    """The record may not cover a library that *file* needs and that is not found."""
+    """Return *file* with each library that was not found changed to `unknown`: the record may not cover it."""
     return file._replace(
         uses=tuple(
             use if use.state == "found" else LinkUse(use.name, None, "unknown", use.versions) for use in file.uses

@@ -142,7 +142,8 @@ def _as_gpubind_error(error: OSError) -> Optional[GpubindError]:
 def _report(error: GpubindError, args: list[str]) -> int:
     """Report *error*, and return the exit code.
 
-    Tracebacks are dropped first, which closes the command's files: importing the reporter needs descriptors.
+    Tracebacks are dropped first: that closes the files of the failed command, so that file descriptors are free for
+    importing the reporter.
     """
     command = next((arg for arg in args if arg != "--"), "")
     if not isinstance(error, OWN_CODES.get(command, GpubindError)):

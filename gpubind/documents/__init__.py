@@ -69,7 +69,7 @@ PLAN_DOCUMENTS = {
     "paths": Renderer("text", "render_paths"),
     "links": Renderer("links", "render_links"),
 }
-"""Of a `Plan`; with *verbose* also of what was left out."""
+"""Documents that are rendered from a `Plan`; with *verbose*, they also show what was left out."""
 
 PERSISTENT_DOCUMENTS = {
     "cdi": PersistentDocument(Renderer("mounts.cdi", "render_cdi"), "mounts"),
@@ -79,7 +79,7 @@ PERSISTENT_DOCUMENTS = {
     "tcl": PersistentDocument(Renderer("modules", "render_tcl"), "variables"),
     "taskprolog": PersistentDocument(Renderer("modules", "render_taskprolog"), "variables", outlives_command=False),
 }
-"""Each has its own layout. `gpubind/api/render.py` makes the plans for them."""
+"""Persistent documents. Each has its own layout; `gpubind/api/render.py` makes the plans for them."""
 
 ALLOW_NONE_FORMATS = ("cdi", "compose")
 """Formats that support a host without a GPU, so that one command serves all nodes."""
@@ -99,30 +99,32 @@ CHECK_DOCUMENTS = {
     "prometheus": Renderer("check.prometheus", "render_prometheus", is_single=True),
     "html": Renderer("report.check", "render_check_html", is_page=True),
 }
-"""Of a `Report`."""
+"""Documents that are rendered from a `Report`."""
 MATRIX_DOCUMENTS = {
     "html": Renderer("report.matrix", "render_matrix_html", is_page=True),
     "sarif": Renderer("check.sarif", "render_sarif_of"),
 }
-"""Of a sequence of `Report`s, in formats that do not put single reports together."""
+"""Documents that are rendered from a sequence of `Report`s. Other formats put the single documents together."""
 NEEDS_DOCUMENTS = {
     "tsv": Renderer("needs", "render_needs_tsv"),
     "json": Renderer("needs", "render_needs_json"),
     "markdown": Renderer("needs", "render_needs_markdown"),
 }
-"""Of an `ImageNeeds` and the name of the image; the table is for people."""
+"""Documents that are rendered from an `ImageNeeds` and the name of the image. tables.py renders the table for
+people.
+"""
 DIFF_DOCUMENTS = {
     "text": Renderer("diff.text", "render_diff_text"),
     "json": Renderer("diff.text", "render_diff_json"),
     "markdown": Renderer("diff.markdown", "render_diff_markdown"),
     "html": Renderer("report.diff", "render_diff_html", is_page=True),
 }
-"""Of a `Comparison` and a `Fold`."""
+"""Documents that are rendered from a `Comparison` and a `Fold`."""
 TREE_DOCUMENTS = {
     "text": Renderer("tree", "render_tree_text"),
     "json": Renderer("tree", "render_tree_json"),
     "dot": Renderer("tree", "render_tree_dot"),
 }
-"""Of a `LinkageTree`."""
+"""Documents that are rendered from a `LinkageTree`."""
 FLEET_DOCUMENTS = {"html": Renderer("report.fleet", "render_fleet_html", is_page=True)}
-"""Of a sequence of `NodeGroup`s, the action of the nodes, and a `Fold`."""
+"""Documents that are rendered from a sequence of `NodeGroup`s, the action of the nodes, and a `Fold`."""

@@ -59,7 +59,9 @@ _SOUGHT = 6
 _LONGEST_NAME = 64
 """Characters of the longest name for which similar names are searched."""
 _COMPLAINTS = 20
-"""How many of the last lines with a word of failure are kept, for the nearest message."""
+"""How many lines with a word of failure are kept, the last ones. They show the nearest messages if no message is
+found.
+"""
 _PLACES = 3
 """Matches of a phrase in a line that are examined: one may be within a harmless message."""
 _CODES = "Codes"

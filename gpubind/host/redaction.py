@@ -15,7 +15,7 @@ from gpubind.model import Missing, Stat
 from gpubind.model.layouts import GKE_HOME_NAME
 
 _AS_IT_IS = (Stat, ElfIdent, NotElf, Missing)
-"""The types of values whose strings are gpubind's own."""
+"""Types of values that are never redacted: gpubind wrote their strings itself."""
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _IN_A_HOME = rf"(?:(?<=/home/)|(?<=/users/))(?!{GKE_HOME_NAME}(?![\w.-]))[^/\s:;,\"'\\\0*?$\[{{]+"
 _SERIAL = re.compile(r"serial(?:[ _-]?(?:number|no))?[\"']?\s*[:=]\s*[\"']?([0-9a-z][0-9a-z-]{4,})", re.IGNORECASE)

@@ -22,7 +22,9 @@ from gpubind.model.cuda import cuda_of_isa, frameworks, system_frameworks, versi
 from gpubind.model.gpucode import CodeFile, GpuCode
 
 FILES_LIMIT = 768
-"""Limit of examined files: all frameworks together have 60; `LIBRARIES_LIMIT` other libraries follow."""
+"""Maximum number of examined files. The files of all known frameworks, about 60, come first, then up to
+`LIBRARIES_LIMIT` other libraries.
+"""
 RECORD_LIMIT = 8 << 20
 """Limit of the total size of all RECORD files, in bytes. That of PyTorch has 2 MB, most have about 10 KB."""
 LEAST_SIZE = 128 << 10

@@ -26,9 +26,10 @@ def is_provided_by_musl(soname: str) -> bool:
 
 
 def musl_loader_for(elf: ElfFacts, tree: Tree, *, has_glibc: bool) -> Optional[str]:
-    """Return the name of musl's loader that loads *elf*; None if another loader does, as where *tree* *has_glibc*.
+    """Return the name of musl's loader that loads *elf*; None if another loader does.
 
-    A program names its loader. The loader in *tree* loads any other file; one that needs glibc, only with gcompat.
+    A program names its loader itself. Musl's loader in *tree* loads any other file, unless *has_glibc* is true; it
+    loads a file that needs glibc only if *tree* has gcompat.
     """
     name = basename(elf.interpreter or "")
     if _LOADER.fullmatch(name):

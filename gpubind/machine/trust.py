@@ -83,9 +83,10 @@ def unreadable_by_others(path: str, root: str = "") -> Optional[str]:
 
 
 def why_not_shareable(path: str) -> Optional[str]:
-    """Return why all users' containers cannot use files in the directory *path* for months; None if they can.
+    """Return why the containers of all users cannot keep using files in the directory *path*; None if they can.
 
-    Only root may change it and the directories above it, and add files, unlike in /tmp; all users may enter it.
+    Only root may write to *path* and to each directory above it (so *path* is not below /tmp), and all users may enter
+    them.
     """
     for part, stat_result in _parts(path):
         if stat_result is None or stat_result.st_uid != 0 or _is_open_to_all(stat_result):

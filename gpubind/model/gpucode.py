@@ -98,12 +98,17 @@ class Share(NamedTuple):
 
     @property
     def is_enough(self) -> bool:
-        """Return whether programs can be expected to work: some modules are for newer GPUs on purpose."""
+        """Return whether programs can be expected to work: at least half of the modules run. Some modules are for newer
+        GPUs on purpose.
+        """
         return 2 * self.runs >= self.modules > 0
 
     @property
     def is_next_to_nothing(self) -> bool:
-        """Return whether programs can be expected to fail: the modules that run came with a linked library."""
+        """Return whether programs can be expected to fail: fewer than a quarter of the modules run.
+
+        The modules that run may be only those of a linked library.
+        """
         return 4 * self.runs < self.modules or not self.modules
 
 

@@ -78,7 +78,10 @@ def _does_without(group: FileGroup, request: Request, fit: ImageFit, has_acceler
 
 
 def _without_library(files: Sequence[HostFile]) -> dict[HostFile, str]:
-    """Return the manifests whose library is not in *files*, with the reason: their platform would fail."""
+    """Return the manifests whose library is not in *files*, with the reason.
+
+    They are left out because the platform that such a manifest announces would fail.
+    """
     names = [name for file in files for name in file.names]
     texts = {
         file: (file.content or b"").decode("utf-8", "surrogateescape") for file in files if file.kind == "manifest"

@@ -1,4 +1,6 @@
-"""Findings that the planner does not know, one function for each rule. `table.check` calls those that apply to a job.
+"""Rules: findings that the planner does not know, one function for each rule. `table.check` calls those that apply to a
+job.
 
-`table` imports all rules; a start without --check does not import it.
+A rule yields a finding for each fault that it finds; its docstring names what it reports. `table` imports all rules; a
+start without --check does not import it.
 """

@@ -1,6 +1,7 @@
-"""Findings about a program that runs on this machine without a container: which rules apply, and in which words.
+"""Findings about a program that runs on this machine without a container.
 
-The rules are those for images, and findings.json has their sentences: each phrase about an image gets its counterpart.
+The rules are those for images. Their texts in findings.json are about images, so `reworded` replaces each phrase about
+an image by its counterpart.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ RULES = (
     "stub-in-image",
     "synapse-mismatch",
 )
-"""The rules about images and programs that say something without a container. The others compare image and plan."""
+"""The rules about images and programs that also apply without a container. The other rules compare image and plan."""
 
 _COUNTERPARTS = (
     ("neither in the image nor in the plan", "not on this machine"),
@@ -63,16 +64,16 @@ _COUNTERPARTS = (
     ("the image", "this machine"),
 )
 _THEMES_OF_CONTAINERS = ("extras", "runtime")
-"""Themes of notes that are about what containers get, and about their runtimes."""
+"""Themes of the notes about what containers get and about their runtimes."""
 
 
 def applies(code: str, needs: str) -> bool:
-    """Return whether the rule of *code* says something about this machine, or about a program on it."""
+    """Return whether the rule of *code* applies to this machine, or to a program on it."""
     return needs == "host" or code in RULES
 
 
 def reworded(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield *findings* in words about this machine; notes about containers are left out."""
+    """Yield *findings* with texts about this machine instead of an image. Notes about containers are left out."""
     for finding in findings:
         is_about_containers = finding_texts()[finding.code].get("theme") in _THEMES_OF_CONTAINERS
         if finding.severity != "note" or not is_about_containers:

@@ -1,7 +1,7 @@
 """Missing libraries and programs: why the container lacks one, and which unreadable parts may provide it.
 
 gpubind cannot inspect everything that may provide a file: an overlay, an image file, a value that only a shell can
-compute. The job may then run, so that the finding is a warning, not an error.
+compute. If such a part exists, the job may run, so the finding is a warning instead of an error.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _WHOLE_DRIVER = ("driver-mismatch", "nothing-to-bind")
 
 
 def unseen_libraries(preflight: Preflight) -> tuple[str, ...]:
-    """Return, for people, what could not be inspected and may provide a missing library."""
+    """Return descriptions of what could not be inspected and may provide a missing library."""
     return _unseen(preflight, "LD_LIBRARY_PATH")
 
 
 def unseen_programs(preflight: Preflight, name: str) -> tuple[str, ...]:
-    """Return, for people, what could not be inspected and may provide the missing program *name*."""
+    """Return descriptions of what could not be inspected and may provide the missing program *name*."""
     is_set = any(v.name == "PATH" and v.op == "set" for v in (preflight.own_mounts.env if preflight.own_mounts else ()))
     return preflight.container.unreadable_mounts if "/" in name or is_set else _unseen(preflight, "PATH")
 

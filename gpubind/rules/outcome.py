@@ -112,7 +112,7 @@ class Report(NamedTuple):
     image: Optional[ImageFacts] = None
     """The image of a check without a plan."""
     host_name: Optional[str] = None
-    """The host's name by its record, else the name of its file. `checked.host` is the name that the user gave."""
+    """The host's name in its record, else the name of the record's file. `checked.host` is the user's name for it."""
 
     @property
     def drivers(self) -> tuple[PlannedDriver, ...]:

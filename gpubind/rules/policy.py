@@ -135,7 +135,9 @@ def _rocm(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
 
 
 def _glibc(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
-    """Programs use the C library of the image; those of an image without one use that of the host."""
+    """Yield what violates the policy's glibc. Programs use the image's C library, or the host's if the image has
+    none.
+    """
     if policy.glibc is None:
         return
     facts, wants = needs.facts, needs.glibc

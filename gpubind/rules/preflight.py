@@ -82,7 +82,7 @@ class Preflight:
     uses: tuple[DriverUse, ...] = ()
     """NVIDIA's libraries for graphics and video that the program uses."""
     used: Mapping[str, Severity] = MappingProxyType({})
-    """The driver's libraries that `uses` lead to, each with the severity of its absence."""
+    """The libraries of the driver that are loaded because of `uses`, each with the severity of its absence."""
 
     def __init__(
         self,
@@ -202,7 +202,9 @@ class Preflight:
         return search_path(self.image, self.plan, self.own_mounts)
 
     def release(self, engine: str) -> Optional[Release]:
-        """Return the properties of the installed docker or podman; None if unknown. The program runs once."""
+        """Return the properties of the installed docker or podman; None if unknown. The program is run once to print
+        its version.
+        """
         if engine not in self._releases:
             from gpubind.runtimes.runtime import parse_version
 
@@ -213,7 +215,9 @@ class Preflight:
 
     @cached_property
     def daemon(self) -> Union[DaemonSettings, Missing]:
-        """The settings of dockerd; Missing if unreadable, or malformed: dockerd does not start with those."""
+        """The settings of dockerd; Missing if they are unreadable or malformed. dockerd does not start with malformed
+        settings.
+        """
         data = self.host.dev.read(DAEMON_FILE, SIZE_LIMIT)
         if isinstance(data, Missing):
             return DaemonSettings() if data.why == "absent" else data
@@ -243,7 +247,9 @@ class Preflight:
 
     @property
     def driver_directories(self) -> tuple[str, ...]:
-        """Return the directories of NVIDIA's libcuda: its programs and data were searched in their prefixes."""
+        """Return the directories of NVIDIA's libcuda. The driver's programs and data were searched below the same
+        prefixes.
+        """
         return next((planned.beside for planned in self.plan.drivers if planned.driver.vendor == "nvidia"), ())
 
     def looked_in(self, *paths: str) -> str:
@@ -295,7 +301,9 @@ class Preflight:
 
     @property
     def is_for_others(self) -> bool:
-        """Return whether root, who may open every file, checks for those who start containers: no runtime is named."""
+        """Return whether root checks for other users, who start the containers: no runtime is named. Root may open
+        every file.
+        """
         return self.host.identity.euid == 0 and self.backend is None
 
     def wants(self, capability: Capability) -> bool:
@@ -303,7 +311,7 @@ class Preflight:
         return capability in requested_capabilities(self.plan.request)
 
     def wants_by_name(self, capability: Capability) -> bool:
-        """Return whether *capability* is wanted and the request names capabilities: a missing part is then an error."""
+        """Return whether *capability* is wanted and the request names capabilities. A missing part is then an error."""
         return self.plan.request.caps_named and self.wants(capability)
 
     @property
@@ -369,8 +377,8 @@ def preflight(
     """Return the start of *program* in *image* with *plan* by *backend*; None stands for anything that is not known.
 
     *program* is a path, or a name to find in the image's PATH. *arguments* default to those of *start* and *stage*.
-    *limit* is why it cannot be started; else what the runtime cannot express. *may_be_library*: nothing is started, and
-    a library is checked as one.
+    *limit* is the reason why the job cannot be started; by default, it is the part of the plan that the runtime cannot
+    express. *may_be_library*: nothing is started, so *program* may be a library and is then checked as one.
     """
     if start is not None and arguments is None:
         from gpubind.runtimes.runtime import NO_STAGE
@@ -413,7 +421,7 @@ def _python_variables(job: Preflight) -> dict[str, str]:
 def _container(
     host: Host, plan: Plan, image: Image, own_mounts: UserMounts, arguments: Optional[RuntimeArguments]
 ) -> Container:
-    """The plan's mounts for which the runtime has no mount point are not in place."""
+    """Return *image* with the plan in place, without the mounts for which the runtime has no mount point."""
     mounts = list(plan.mounts)
     if arguments is not None:
         from gpubind.runtimes.edits import NO_MOUNT_POINT
@@ -441,7 +449,9 @@ def search_path(image: Optional[Image], plan: Plan, own_mounts: Optional[UserMou
 
 
 def variable_of(preflight: Preflight, name: str) -> Optional[str]:
-    """Return the value of *name* in the container. If the runtime is not known, the caller's value takes precedence."""
+    """Return the value of *name* in the container. If the runtime is not known, it is the image's value, else the
+    caller's.
+    """
     value = preflight.image.facts.env.get(name)
     if preflight.own_mounts is None:
         return (preflight.host.variable(name) or None) if value is None else value

@@ -33,7 +33,7 @@ _FROM_THE_HOST = ("/tmp/", "/home/", "/root/", "/scratch/", "/var/tmp/")
 
 
 def program_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a program, or the interpreter of a script, that the container lacks."""
+    """Report a program, or the interpreter of a script, that the container lacks."""
     chain, path = preflight.chain, preflight.search_path
     name = chain.names[-1]
     if chain.stop is None or chain.stop.kind != "missing" or is_undecided(preflight.container, name, path):
@@ -69,7 +69,10 @@ def program_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def program_on_host(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a program of this host where no runtime is named: it is checked at the path where most runtimes bind it."""
+    """Report a program that is a file of this host, if no runtime is named.
+
+    It is checked at the path where most runtimes bind it.
+    """
     file = preflight.chain.file
     if preflight.backend is None and file is not None and file.bind is not None:
         where = f"{file.bind.source}, bound to {file.bind.target}"
@@ -77,7 +80,7 @@ def program_on_host(preflight: Preflight) -> Iterator[Finding]:
 
 
 def program_not_executable(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a program that is not executable, is damaged, is not a program, or is for another machine."""
+    """Report a program that is not executable, is damaged, is not a program, or is for another machine."""
     chain = preflight.chain
     if chain.stop is None or chain.stop.kind in ("missing", "unreadable"):
         return
@@ -93,7 +96,7 @@ def program_not_executable(preflight: Preflight) -> Iterator[Finding]:
 
 
 def program_unreadable(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a program that could not be inspected: it may run, but its needs are unknown."""
+    """Report a program that could not be inspected: it may run, but its needs are unknown."""
     chain = preflight.chain
     name = chain.names[-1]
     if chain.stop is not None and is_undecided(preflight.container, name, preflight.search_path):
@@ -112,7 +115,9 @@ def program_unreadable(preflight: Preflight) -> Iterator[Finding]:
 
 
 def program_interpreter(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a program whose loader (PT_INTERP) the container lacks: the kernel then reports the program as missing."""
+    """Report a program whose loader (PT_INTERP) the container lacks. The kernel then reports that the program is
+    missing.
+    """
     file = preflight.started
     elf = None if file is None else file.elf
     if file is None or elf is None or not elf.interpreter or not elf.interpreter.startswith("/"):
@@ -128,9 +133,9 @@ def program_interpreter(preflight: Preflight) -> Iterator[Finding]:
 
 
 def program_library_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a library that the program is linked with and that the loader does not find.
+    """Report a library that the program is linked with and that the loader does not find.
 
-    If all of ROCm is missing, yield `userspace-missing` as an error in place of its libraries.
+    If all of ROCm is missing, `userspace-missing` is reported in place of its libraries, as an error.
     """
     failures = tuple(_failures(preflight, "missing"))
     missing, name = [failure for failure, _ in failures], preflight.chain.names[-1]
@@ -170,7 +175,7 @@ def program_library_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def program_library_version(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a library that is too old for the program or its libraries."""
+    """Report a library that is too old for the program or its libraries."""
     for failure, program in _failures(preflight, "version"):
         raw_finding = finding(
             "program-library-version",
@@ -184,7 +189,7 @@ def program_library_version(preflight: Preflight) -> Iterator[Finding]:
 
 
 def program_driver(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a driver's library of the image that precedes the plan's library in the program's search path."""
+    """Report a library of the driver in the image that precedes the plan's library in the program's search path."""
     started = preflight.started
     if started is None:
         return
@@ -211,9 +216,10 @@ def program_driver(preflight: Preflight) -> Iterator[Finding]:
 
 
 def capability_not_asked(preflight: Preflight) -> Iterator[Finding]:
-    """Yield the capabilities that the program uses but the user did not request.
+    """Report the capabilities that the program uses but the user did not request.
 
-    `program-library-missing` reports a library of the driver without which the program does not start.
+    If the program is linked with a library of the driver, it does not start without it: `program-library-missing`
+    reports that.
     """
     request = preflight.plan.request
     groups: dict[Capability, list[DriverUse]] = {}

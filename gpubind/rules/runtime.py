@@ -38,7 +38,7 @@ USER_NAMESPACES = (
 
 
 def runtime_limit(preflight: Preflight) -> Iterator[Finding]:
-    """Yield the part of the plan that the runtime cannot express."""
+    """Report the part of the plan that the runtime cannot express."""
     error = preflight.limit
     if error is not None:
         yield finding(
@@ -53,7 +53,7 @@ def runtime_limit(preflight: Preflight) -> Iterator[Finding]:
 
 
 def dev_char_links_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield missing links in /dev/char. Without them, systemd drops NVIDIA's devices at a daemon-reload.
+    """Report missing links in /dev/char. Without them, systemd drops NVIDIA's devices at a daemon-reload.
 
     Source: NVIDIA Container Toolkit, "Troubleshooting", and issue 48.
     """
@@ -68,7 +68,7 @@ def dev_char_links_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def user_namespaces_off(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a kernel that denies this user the user namespaces that the runtime needs."""
+    """Report that the kernel denies this user the user namespaces that the runtime needs."""
     backend, host, needs = preflight.backend or "", preflight.host, preflight.limits
     if not needs.no_namespace_message or host.identity.euid == 0:
         return
@@ -100,10 +100,10 @@ def _no_user_namespaces(host: Host, backend: str) -> Optional[Sysctl]:
 
 
 def bad_cdi(preflight: Preflight) -> Iterator[Finding]:
-    """Yield the faults of the host's CDI specs if the plan does not come from them.
+    """Report the faults of the host's CDI specs if the plan does not come from them.
 
-    Also `cdi-conflict`: two specs of one directory define a device. Also `stale-cdi`: a spec names files, device
-    numbers or GPUs that this host no longer has.
+    Two faults have other codes: `cdi-conflict`, if two specs of one directory define a device, and `stale-cdi`, if a
+    spec names files, device numbers or GPUs that this host no longer has.
     """
     if any(planned.source.served == SOURCE for planned in preflight.plan.drivers):
         return  # the plan has these findings

@@ -1,4 +1,6 @@
-"""Subjects that most starts lack. A rule about a subject applies only to starts that have it."""
+"""Subjects that most starts do not have, such as CDI specs. A rule about a subject applies only to starts that have
+it.
+"""
 
 from __future__ import annotations
 
@@ -50,4 +52,4 @@ SUBJECTS: Mapping[str, Callable[[Preflight], bool]] = {
     "tegra": _is_of("tegra"),
     "wsl": _is_of("wsl"),
 }
-"""Whether a start has the subject, by the subject's name in `when` of data/findings.json."""
+"""Functions that return whether a start has a subject, by the subject's name in `when` of data/findings.json."""

@@ -27,7 +27,9 @@ MODULES = {
     "expectation": ("host.expected",),
     "trial": ("trial",),
 }
-"""The modules with rules, by the part of a start without which they have no finding. A check imports those it needs."""
+"""The modules with rules, by the part that a start must have for their rules to apply. A check imports those it
+needs.
+"""
 
 
 class Rule(NamedTuple):
@@ -48,7 +50,7 @@ CODES = tuple(sorted(rule.code for rule in RULES))
 def functions_by_code(parts: Iterable[str] = MODULES) -> dict[str, Callable[[Preflight], Iterable[Finding]]]:
     """Return the functions of *parts* that yield the findings of a code: `uvm_missing` for `uvm-missing`.
 
-    The planner, a runtime, or the rule of another code yields the findings of a code without one.
+    A code may have no function: the planner, a runtime, or the rule of another code then yields its findings.
     """
     names: dict[str, Any] = {}
     for module in (module for part in parts for module in MODULES[part]):
@@ -108,7 +110,7 @@ def rules_with_inputs(preflight: Preflight) -> tuple[Rule, ...]:
 def applicable_rules(preflight: Preflight) -> tuple[Rule, ...]:
     """Return the `rules_with_inputs` that concern this start: its vendors, runtime, options and subjects.
 
-    If another rule has a finding of a code, the rule of that code also applied.
+    A rule also counts as applied if the function of another rule yields its findings.
     """
     from gpubind.rules.subjects import SUBJECTS
 

@@ -48,7 +48,7 @@ sys.exit(1)
 """
 """A program for the container's Python."""
 REPORTED_BY_LOADER = ("absent", "forbidden", "no-elf", "too-short")
-"""Failures of which the loader's message names the file."""
+"""Reasons of failures for which the loader's message names the file."""
 _STARTED = {"nvidia-smi": ("-L",), "rocminfo": ()}
 """Programs of drivers that list the GPUs."""
 _NO_VERSION = re.compile(r"version `[^']*' not found")
@@ -61,7 +61,7 @@ def predictions(preflight: Preflight, findings: Iterable[Finding]) -> tuple[Pred
 
 
 def _predictions_of_plan(preflight: Preflight) -> Iterator[Prediction]:
-    """Skip files that the runtime cannot mount."""
+    """Yield whether each library and program of the plan loads. Files that the runtime cannot mount are skipped."""
     container = preflight.container
     for mount in preflight.plan.mounts:
         file = container.locate(mount.target) if mount.kind in ("library", "binary") else None
@@ -159,7 +159,9 @@ def _cuda_works(preflight: Preflight, findings: Sequence[Finding]) -> tuple[Opti
 
 
 def compare_answer(prediction: Prediction, status: Optional[int], output: str) -> TrialOutcome:
-    """Return the outcome of *prediction*, by *status* and *output* of its command. None: it has no loader."""
+    """Return the outcome of *prediction*, by *status* and *output* of its command. The status is None without a
+    loader.
+    """
     seen: Optional[bool] = status == 0
     if prediction.kind == "loads":
         message = output.removeprefix(f"{prediction.subject}: ").removeprefix("error while loading shared libraries: ")
@@ -173,9 +175,9 @@ def compare_answer(prediction: Prediction, status: Optional[int], output: str) -
 
 
 def prediction_wrong(preflight: Preflight) -> Iterator[Finding]:
-    """Yield the differences between the predictions and the answers of a container.
+    """Report the differences between the predictions and the answers of a container.
 
-    Also `try-failed`: the container did not start or did not answer.
+    It is reported as `try-failed` if the container did not start or did not answer.
     """
     trial = preflight.trial
     if trial is None:

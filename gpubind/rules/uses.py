@@ -36,8 +36,9 @@ class DriverUse(NamedTuple):
     is_linked: bool
     """Whether the program is linked with it."""
     severity: Severity
-    """An error if the program cannot do without: it uses no other capability of the driver, opens one loader itself,
-    and the image has no other driver for that loader. Otherwise a warning."""
+    """An error if the program cannot do without the library: it uses no other capability of the driver, opens one
+    loader itself, and the image has no other driver for that loader. Otherwise a warning.
+    """
 
 
 def uses_of(image: Image, container: Container, program: ContainerFile) -> tuple[DriverUse, ...]:
@@ -61,7 +62,7 @@ def uses_of(image: Image, container: Container, program: ContainerFile) -> tuple
 
 
 def used_names(uses: Iterable[DriverUse]) -> dict[str, Severity]:
-    """Return each library that *uses* lead to, with its worst severity."""
+    """Return each library that is loaded because of *uses*, with its worst severity."""
     severities: dict[str, Severity] = {}
     for use in sorted(uses, key=lambda use: SEVERITIES.index(use.severity), reverse=True):
         severities.update(dict.fromkeys(opened_by(use.library), use.severity))

@@ -99,8 +99,10 @@ def search_path(name: str, operations: Iterable[EnvVar], values: BaseEnvironment
 def base_variables(
     operations: Sequence[EnvVar], users: Mapping[str, Optional[str]], passed: Mapping[str, str] = _NONE
 ) -> tuple[EnvVar, ...]:
-    """Return the search paths, HOME and `PROGRAM_VARIABLES` of a container without a plan. *users* is as in
-    `BaseEnvironment`, *passed* has the caller's variables, and *operations* are the plan's.
+    """Return the search paths, HOME and `PROGRAM_VARIABLES` that a container has apart from the plan.
+
+    *users* is as in `BaseEnvironment`, and *passed* has the caller's variables. *operations* are those of the plan,
+    which are needed to compute the search paths.
     """
     env: list[EnvVar] = []
     if passed.get("LD_PRELOAD") and "LD_PRELOAD" not in users:

@@ -39,7 +39,11 @@ def choice_outside(
 
 
 def choice_of_others(plan: Plan, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield a finding for each variable of *environ* that means other GPUs to later commands in an instance."""
+    """Yield a finding for each variable of *environ* that selects other GPUs for a command that enters a running
+    instance.
+
+    In the instance, the GPUs are numbered from 0.
+    """
     renumbered = {variable.name for variable in plan.env if variable.op == "set"} if plan.isolated else set()
     for name, value, gpus in _chosen(plan, environ):
         names = split_visible(value)

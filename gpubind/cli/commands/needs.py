@@ -14,11 +14,11 @@ FORMATS = ("text", *NEEDS_DOCUMENTS)
 
 
 def needs(*, image: str, program: Optional[str], format_: Optional[str], output: Optional[str], quiet: bool) -> None:
-    """Show what an image asks of a host, without one.
+    """Show what an image requires of a host, without reading a host.
 
-    CUDA and the oldest driver for it, ROCm, the architectures of its GPU code, its C library, the driver's libraries
-    that its programs use and the capabilities that they are of, and its libraries for RDMA. All is read from files;
-    nothing is started.
+    Shown are CUDA and the oldest driver for it, ROCm, the architectures of its GPU code, its C library, the driver's
+    libraries that its programs use, the capabilities to which these belong, and its libraries for RDMA. All is read
+    from files; nothing is started.
     """
     from gpubind.cli.output import progress, tables_as_text, write_document
     from gpubind.image.needs import read_needs

@@ -78,7 +78,7 @@ def split(args: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 
 
 def read(line: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """Return the subcommand of *line*, the arguments of runc or crun, and its options with a value."""
+    """Parse *line*, the arguments of runc or crun. Return its subcommand, and its options that have a value."""
     values: dict[str, str] = {}
     subcommand, is_sure, at = "", True, 0
     while at < len(line):

@@ -152,9 +152,11 @@ def prepare_gpus(request: StartRequest, target: StartTarget, gpus: GpuRequest) -
 
 
 def _of_one_vendor(gpus: GpuRequest, request: StartRequest, host: Host) -> GpuRequest:
-    """Return *gpus* with one vendor, if it has GPU numbers: these number NVIDIA's GPUs, or AMD's without any of NVIDIA.
+    """Return *gpus*; if it has GPU numbers and the user named neither vendors nor GPUs, with the vendor that they
+    belong to.
 
-    Sources: moby 29.7 `daemon/devices_linux.go`; podman 6 `libpod/util.go` (discoverGPUVendorFromCDI).
+    The engines apply numbers to NVIDIA's GPUs if NVIDIA's kernel module is loaded, else to AMD's. Sources: moby 29.7
+    `daemon/devices_linux.go`; podman 6 `libpod/util.go` (discoverGPUVendorFromCDI).
     """
     user_request = request.query.request
     is_known = bool(gpus.vendors or user_request.vendors or user_request.cdi_devices) or user_request.gpus is not None

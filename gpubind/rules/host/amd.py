@@ -17,7 +17,7 @@ from gpubind.rules.preflight import Preflight, lost_groups
 
 
 def kfd_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a kernel with GPUs but without KFD, or without KFD's device node, through which programs use all GPUs."""
+    """Report that the host has GPUs of AMD, but KFD or its device node is missing: programs use all GPUs through it."""
     gpus, dev, where = _topology(preflight).gpus, preflight.host.dev, f"{KFD}, {TOPOLOGY}"
     if not dev.lacks(KFD):
         return
@@ -35,9 +35,9 @@ def kfd_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def kfd_hidden(preflight: Preflight) -> Iterator[Finding]:
-    """Yield nodes that KFD hides from this process: a device cgroup, often a scheduler's, forbids their render devices.
+    """Report GPUs that KFD hides from this process: a device cgroup, often a scheduler's, forbids their render devices.
 
-    The finding has another case for nodes with damaged texts.
+    GPUs whose files in the topology are damaged are reported in another case.
     """
     for case in ("forbidden", "damaged"):
         nodes = [node for node in _topology(preflight).hidden if node.is_forbidden == (case == "forbidden")]
@@ -47,7 +47,9 @@ def kfd_hidden(preflight: Preflight) -> Iterator[Finding]:
 
 
 def amd_render_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a GPU of the topology without the render node by which ROCr opens it: ROCr drops it silently."""
+    """Report each GPU of the topology without the render node by which ROCr opens it: ROCr drops such a GPU
+    silently.
+    """
     for gpu in _gpus(preflight.plan):
         if gpu.render is None or preflight.host.dev.lacks(gpu.render):
             yield finding(
@@ -62,12 +64,15 @@ def amd_render_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def amd_groups(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a runtime that drops the caller's groups, if only a group may use nodes of AMD's GPUs."""
+    """Report a runtime that drops the caller's groups although only a group may use the nodes of AMD's GPUs."""
     yield from lost_groups(preflight, "amd-groups", "amd")
 
 
 def hip_visible_composed(preflight: Preflight) -> Iterator[Finding]:
-    """Yield two variables that both have the host's numbers: HIP counts the GPUs that ROCr shows from 0."""
+    """Report that two variables choose GPUs one after the other: ROCR_VISIBLE_DEVICES, then the variable of HIP.
+
+    HIP numbers the GPUs that ROCr shows from 0, so the numbers in its variable are not those of the host.
+    """
     environ, gpus = preflight.host.environ, _gpus(preflight.plan)
     name = HIP_VISIBLE_DEVICES if HIP_VISIBLE_DEVICES in environ else CUDA_VISIBLE_DEVICES
     planned = next((planned for planned in preflight.plan.drivers if planned.driver.vendor == "amd"), None)

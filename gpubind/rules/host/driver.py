@@ -33,11 +33,13 @@ from gpubind.rules.preflight import Preflight
 
 NVML, SMI = "libnvidia-ml.so.1", "nvidia-smi"
 DAMAGE_RULES = ("zero-byte", "truncated-elf", "not-elf", "unreadable")
-"""The rules of Decisions on damaged libraries. A linker script is not damaged."""
+"""The rules of Decisions that reject a damaged library. A linker script is not damaged."""
 
 
 def nouveau(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a GPU that nouveau took at boot, if nothing of NVIDIA's driver is there: else the plan has the finding."""
+    """Report that nouveau took NVIDIA's GPUs at boot and NVIDIA's module is not loaded, unless the plan has that
+    finding.
+    """
     host = preflight.host
     if preflight.is_nvidias and host.dev.has(NOUVEAU) and not _module_is_loaded(host):
         finding = nvidia.nouveau_finding(host)
@@ -45,7 +47,7 @@ def nouveau(preflight: Preflight) -> Iterator[Finding]:
 
 
 def gpu_without_driver(preflight: Preflight) -> Iterator[Finding]:
-    """Yield NVIDIA GPUs on the PCI bus if NVIDIA's kernel module is not loaded."""
+    """Report the NVIDIA GPUs on the PCI bus if neither NVIDIA's kernel module nor nouveau is loaded."""
     host = preflight.host
     if not preflight.is_nvidias or _module_is_loaded(host) or host.dev.has(NOUVEAU):
         return
@@ -61,9 +63,9 @@ def gpu_without_driver(preflight: Preflight) -> Iterator[Finding]:
 
 
 def gpu_unsupported(preflight: Preflight) -> Iterator[Finding]:
-    """Yield GPUs that this driver does not support and that no kernel driver is bound to.
+    """Report GPUs that this driver does not support and to which no kernel driver, or only nouveau, is bound.
 
-    The loaded driver takes precedence over the table: it supports each GPU that it lists.
+    The loaded driver takes precedence over the table of chips: it supports each GPU that it lists.
     """
     host, driver = preflight.host, preflight.driver
     if not preflight.is_nvidias or driver is None or driver.kind != "linux" or driver.version is None:
@@ -94,19 +96,19 @@ def gpu_unsupported(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _module_is_loaded(host: Host) -> bool:
-    """A container may hide the module's /sys/module and not its /proc."""
+    """Return whether NVIDIA's module is loaded. A container may hide the module in /sys/module but show it in /proc."""
     return host.dev.has(NVIDIA_MODULE) or host.dev.has("/proc/driver/nvidia/version")
 
 
 def gpu_unserved(preflight: Preflight) -> Iterator[Finding]:
-    """Yield each GPU that the vendor's driver has not taken, and each AMD GPU that KFD does not list."""
+    """Report each GPU to which no driver of its vendor is bound, and each AMD GPU that KFD does not list."""
     yield from _unserved_by_nvidia(preflight)
     if "amd" in preflight.vendors:
         yield from _unserved_by_amd(preflight)
 
 
 def _unserved_by_nvidia(preflight: Preflight) -> Iterator[Finding]:
-    """If the driver has no GPU at all, another rule reports it."""
+    """Report the NVIDIA GPUs that the driver has not taken. If it has taken none at all, another rule reports that."""
     if not preflight.has_linux_driver or not preflight.gpus:
         return
     reported = {address for unsupported in gpu_unsupported(preflight) for address in unsupported.subject.split(", ")}
@@ -117,9 +119,11 @@ def _unserved_by_nvidia(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _unserved_by_amd(preflight: Preflight) -> Iterator[Finding]:
-    """Yield an error for the only GPU that a job could get, a note for a GPU that another driver has, else a warning.
+    """Report each GPU of AMD that no ROCm program can use.
 
-    KFD lists all GPUs that are made for computing, but not all graphics cards.
+    It is an error if the plan has no other GPU. Otherwise it is a note if another driver has the GPU, or if KFD does
+    not list it and it is not known to be made for computing; else a warning. KFD lists all GPUs that are made for
+    computing, but not all graphics cards.
     """
     from gpubind.inventory.amd.devices import TOPOLOGY, read_unusable  # most hosts have no GPU of AMD's
 
@@ -143,7 +147,9 @@ def _unserved_by_amd(preflight: Preflight) -> Iterator[Finding]:
 
 
 def no_gpu(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a loaded module without a GPU: it fell off the bus, is given away, or the driver does not support it."""
+    """Report a loaded kernel module without a GPU. The GPU fell off the bus, is given away, or is not supported by the
+    driver.
+    """
     yield from _no_gpu_of_amd(preflight)
     if not preflight.has_linux_driver or not preflight.host.dev.has_nothing_in(PROC_GPUS):
         return
@@ -152,7 +158,7 @@ def no_gpu(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _no_gpu_of_amd(preflight: Preflight) -> Iterator[Finding]:
-    """Yield amdgpu without a GPU, if the plan has no other GPU. `gpu-unserved` reports a GPU that is on the bus."""
+    """Report that amdgpu has no GPU, if the plan has no other GPU. `gpu-unserved` reports a GPU that is on the bus."""
     plan, host = preflight.plan, preflight.host
     drivers = [(planned.driver.vendor, planned.driver.kind) for planned in plan.drivers]
     if ("amd", "linux") not in drivers or plan.gpus or not host.dev.has(AMD_MODULE):
@@ -164,7 +170,10 @@ def _no_gpu_of_amd(preflight: Preflight) -> Iterator[Finding]:
 
 
 def no_nvml(preflight: Preflight) -> Iterator[Finding]:
-    """Yield CUDA without NVML, which distributions package separately: nvidia-smi and every monitor fail."""
+    """Report that CUDA's driver library is there without NVML, which distributions package separately.
+
+    Without NVML, nvidia-smi and every monitor fail.
+    """
     names = preflight.libraries
     about = [decision for decision in preflight.plan.decisions if decision.subject == NVML]
     # Another finding reports a library that was left out.
@@ -179,7 +188,7 @@ def no_nvml(preflight: Preflight) -> Iterator[Finding]:
 
 
 def nvidia_smi_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a host where no nvidia-smi was found, unless the image has one."""
+    """Report that nvidia-smi was found neither on the host nor in the image."""
     is_absent = any(decision.subject == SMI and decision.verdict == "absent" for decision in preflight.plan.decisions)
     image = preflight.image if preflight.has_image else None
     if is_absent and preflight.wants("utility") and NVML in preflight.libraries:
@@ -192,7 +201,10 @@ def nvidia_smi_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def stub_libcuda(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a libcuda or NVML that is not the driver's. gpubind ignores it; other programs load it from the cache."""
+    """Report a libcuda or NVML that is not the driver's: a stub or a compat library.
+
+    gpubind ignores it, but other programs load it if it is in the ld cache.
+    """
     rejected: dict[str, Decision] = {}
     for decision in preflight.plan.decisions:
         is_replacement = decision.rule in ("stub", "cuda-compat") and decision.subject.startswith(STUB_PREFIXES)
@@ -212,7 +224,7 @@ def stub_libcuda(preflight: Preflight) -> Iterator[Finding]:
 
 
 def stale_ldcache(preflight: Preflight) -> Iterator[Finding]:
-    """Yield dangling entries of the ld cache: the driver was changed without a run of ldconfig."""
+    """Report dangling entries of the ld cache: the driver was changed, and ldconfig was not run after that."""
     gone = [d for d in preflight.plan.decisions if d.rule == "dangling" and d.found_by == LD_CACHE]
     if gone:
         root = preflight.host.driver.root
@@ -222,7 +234,9 @@ def stale_ldcache(preflight: Preflight) -> Iterator[Finding]:
 
 
 def name_collision(preflight: Preflight) -> Iterator[Finding]:
-    """Yield two files of the host with one path in the container: gpubind binds the first and loses the other."""
+    """Report two files of the host that have the same path in the container: gpubind binds the first and leaves out the
+    other.
+    """
     if preflight.plan.request.like is not None:
         return  # like-collision reports it
     sources = {mount.target: mount.source or "" for mount in preflight.plan.mounts}
@@ -245,7 +259,9 @@ def name_collision(preflight: Preflight) -> Iterator[Finding]:
 
 
 def gpu_uninitialised(preflight: Preflight) -> Iterator[Finding]:
-    """Yield `GPU UUID: GPU-????????`: nothing has used the GPU since its driver was loaded (nv-procfs.c)."""
+    """Report GPUs whose UUID is shown as `GPU-????????`: nothing has used them since their driver was loaded
+    (nv-procfs.c).
+    """
     # `gpu-unreadable` reports a GPU without a model.
     gpus = [gpu for gpu in preflight.gpus if gpu.uuid is None and gpu.pci and gpu.model]
     if gpus and preflight.has_linux_driver:
@@ -255,7 +271,9 @@ def gpu_uninitialised(preflight: Preflight) -> Iterator[Finding]:
 
 
 def gpu_excluded(preflight: Preflight) -> Iterator[Finding]:
-    """`GPU Excluded: Yes`: the administrator keeps the driver from using it (NVreg_ExcludedGpus)."""
+    """Report each GPU with `GPU Excluded: Yes`: the administrator keeps the driver from using it
+    (NVreg_ExcludedGpus).
+    """
     gpus = [gpu for gpu in preflight.plan.gpus if gpu.vendor == "nvidia"]
     last = all(gpu.index is None for gpu in gpus)
     for gpu in gpus:
@@ -271,7 +289,7 @@ def gpu_excluded(preflight: Preflight) -> Iterator[Finding]:
 
 
 def companion_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a library of the plan without a library that it opens by name at run time."""
+    """Report that the plan has a library but not the library that it opens by name at run time."""
     names = {basename(mount.target) for mount in preflight.plan.mounts}
     version = preflight.driver.version if preflight.driver is not None else None
     if version is None:

@@ -58,17 +58,21 @@ _TOOLKITS: Mapping[Vendor, Toolkit] = {
     "amd": Toolkit("AMD's container toolkit", "amd-container-runtime", "amd-ctk runtime configure"),
 }
 _BOOLEANS = ("container_use_devices", "container_use_xserver_devices")
-"""With either, containers may use the nodes of GPUs. Those of NVIDIA have the type xserver_misc_device_t."""
+"""SELinux booleans. If one is on, containers may use the nodes of GPUs. NVIDIA's nodes have the type
+xserver_misc_device_t.
+"""
 
 
 def daemon_unreachable(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a daemon that does not answer the caller."""
+    """Report that docker's daemon does not answer the caller."""
     if preflight.start is not None and preflight.start.facts.silence is not None:
         yield finding("daemon-unreachable", subject=DOCKER, answer=preflight.start.facts.silence)
 
 
 def toolkit_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a docker without NVIDIA's program for `--gpus`, which dockerd searches in its PATH when it starts."""
+    """Report that NVIDIA's program for docker's `--gpus` is missing. dockerd searches for it in its PATH when it
+    starts.
+    """
     host = preflight.host
     if DOCKER not in installed(preflight) or not preflight.has_linux_driver or not _lacks(host, HOOK):
         return
@@ -79,7 +83,9 @@ def toolkit_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def gpu_runtime_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a runtime in dockerd's settings that cannot start, or a vendor's toolkit whose runtime is not in them."""
+    """Report a runtime in dockerd's settings that cannot start, and a vendor's toolkit whose runtime is not in the
+    settings.
+    """
     settings = _daemon(preflight)
     if settings is None:
         return
@@ -112,7 +118,7 @@ def _runtime(name: str, case: str, severity: Severity, where: str, path: str = "
 
 
 def engine_config(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a configuration file of docker or of NVIDIA's toolkit that is malformed or unreadable."""
+    """Report a configuration file of docker or of NVIDIA's toolkit that is malformed or unreadable."""
     daemon, toolkit = (preflight.daemon if DOCKER in installed(preflight) else None), _toolkit(preflight)
     for path, answer, engine, program in (
         (DAEMON_FILE, daemon, DOCKER, ENGINE_PROGRAMS[DOCKER]),
@@ -132,7 +138,9 @@ def engine_config(preflight: Preflight) -> Iterator[Finding]:
 
 
 def toolkit_cgroups(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a toolkit that sets no device cgroup though containers of root have one, or sets one without the right."""
+    """Report a toolkit that sets no device cgroup although root's containers have one, or sets one without the right to
+    do so.
+    """
     by_hook, line = _engines_using_hook(preflight), _toolkit(preflight)
     if isinstance(line, Missing):
         return
@@ -145,7 +153,7 @@ def toolkit_cgroups(preflight: Preflight) -> Iterator[Finding]:
 
 
 def docker_snap(preflight: Preflight) -> Iterator[Finding]:
-    """Yield docker as a snap: its daemon cannot open the host's driver files."""
+    """Report docker as a snap: its daemon cannot open the host's driver files."""
     dev = preflight.host.dev
     snap = next((path for path in SNAPS if dev.has(path)), None)
     if preflight.backend in (None, DOCKER) and snap is not None and _lacks(preflight.host, ENGINE_PROGRAMS[DOCKER]):
@@ -153,7 +161,7 @@ def docker_snap(preflight: Preflight) -> Iterator[Finding]:
 
 
 def selinux_devices(preflight: Preflight) -> Iterator[Finding]:
-    """Yield an enforcing SELinux that forbids containers with its label to open the nodes of GPUs."""
+    """Report that SELinux is enforcing and forbids containers with its label to open the nodes of GPUs."""
     host, docker = preflight.host, _daemon(preflight) or DaemonSettings()
     labelling = [name for name in installed(preflight) if name == PODMAN or docker.has_selinux]
     enforce = f"{SELINUX}/enforce"
@@ -174,7 +182,7 @@ def selinux_devices(preflight: Preflight) -> Iterator[Finding]:
 
 
 def cdi_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a podman without a CDI spec for a vendor's GPUs."""
+    """Report that podman finds no CDI spec for a vendor's GPUs."""
     vendors = _vendors(preflight) if PODMAN in installed(preflight) else ()
     if not vendors:
         return
@@ -197,7 +205,7 @@ def cdi_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def cdi_disabled(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a docker that ignores the CDI specs of the host: before 28.2, its settings must enable them."""
+    """Report that docker ignores the host's CDI specs. Before 28.2, docker's settings must enable them."""
     settings = _daemon(preflight)
     specs = _specs(preflight, DOCKER) if settings is not None else ()
     if settings is None or not specs:
@@ -211,7 +219,7 @@ def cdi_disabled(preflight: Preflight) -> Iterator[Finding]:
 
 
 def cdi_not_read(preflight: Preflight) -> Iterator[Finding]:
-    """Yield the specs of directories that an engine does not search."""
+    """Report the specs in directories that an engine does not search."""
     dev = preflight.host.dev
     for engine in installed(preflight):
         read = cdi_directories(preflight, engine)
@@ -225,7 +233,7 @@ def cdi_not_read(preflight: Preflight) -> Iterator[Finding]:
 
 
 def cdi_too_new(preflight: Preflight) -> Iterator[Finding]:
-    """Yield each spec whose CDI version is too new for an engine."""
+    """Report each spec whose CDI version is too new for an engine."""
     for engine in installed(preflight):
         specs = _specs(preflight, engine)
         newer = _newer(specs, releases(engine)[0]) if specs else []  # without a spec, the release is not queried
@@ -257,7 +265,7 @@ def installed(preflight: Preflight) -> tuple[str, ...]:
 
 
 def _severity(preflight: Preflight) -> Severity:
-    """Of a fault that prevents every start by docker."""
+    """Return the severity of a fault that prevents every start by docker."""
     return "error" if preflight.backend == DOCKER else "warning"
 
 
@@ -318,7 +326,7 @@ def _specs(preflight: Preflight, engine: str) -> tuple[LoadedSpec, ...]:
 
 
 def _outside(host: Host) -> bool:
-    """Return whether /run/cdi has a spec that /var/run/cdi lacks."""
+    """Return whether /run/cdi has specs and is not the same directory as /var/run/cdi."""
     return bool(host.dev.names(RUN_CDI)) and host.dev.resolve(RUN_CDI) != host.dev.resolve(DIRECTORIES[1])
 
 
@@ -327,7 +335,9 @@ def _has_podman_hook(host: Host) -> bool:
 
 
 def _is_rootless(preflight: Preflight, engine: str) -> bool:
-    """podman's daemon always belongs to the caller."""
+    """Return whether *engine* runs as an ordinary user. podman runs as the caller; a user may have an own docker
+    daemon.
+    """
     if engine == PODMAN:
         return preflight.host.identity.euid != 0
     environ = preflight.start.caller.environ if preflight.start is not None else {}

@@ -1,4 +1,4 @@
-"""What --expect and the site's configuration require of a node, and the node lacks."""
+"""Rules about what --expect and the site's configuration require of a node: they report what the node lacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpubind.rules.preflight import Preflight
 
 
 def expected_driver(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a driver whose version differs from the expected version."""
+    """Report a driver whose version differs from the expected version."""
     for expected in preflight.expected:
         has = make_expectation(preflight.plan).drivers
         for version in expected.drivers:
@@ -21,7 +21,9 @@ def expected_driver(preflight: Preflight) -> Iterator[Finding]:
 
 
 def expected_gpus(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a number of GPUs, of a model or in all, that is not the expected one. GPUs without nodes are missing."""
+    """Report that the number of GPUs, of one model or in all, is not the expected one. GPUs without nodes are not
+    counted.
+    """
     usable = (gpu for gpu in preflight.plan.gpus if gpu.index is not None)
     gpus = [gpu for gpu in usable if gpu.node is None or not preflight.host.dev.lacks(gpu.node)]
     for expected in preflight.expected:
@@ -41,9 +43,9 @@ def expected_gpus(preflight: Preflight) -> Iterator[Finding]:
 
 
 def expected_partition(preflight: Preflight) -> Iterator[Finding]:
-    """Yield GPUs of AMD that are partitioned in another mode than the expected ones. GPUs without modes are skipped.
+    """Report GPUs of AMD that are partitioned in another mode than the expected ones. GPUs without modes are skipped.
 
-    A mode matches if it equals an expected one, or has it as a part: `CPX/NPS4` matches `CPX`.
+    A mode matches an expected one if it equals it or has it as a part: `CPX/NPS4` matches `CPX`.
     """
     gpus = (gpu for gpu in preflight.plan.gpus if gpu.index is not None)
     modes = Counter(gpu.partition for gpu in gpus if gpu.partition)
@@ -57,7 +59,7 @@ def expected_partition(preflight: Preflight) -> Iterator[Finding]:
 
 
 def expected_capability(preflight: Preflight) -> Iterator[Finding]:
-    """Yield an expected capability for which the host has no library."""
+    """Report an expected capability for which the host has no library."""
     for expected in preflight.expected:
         has = make_expectation(preflight.plan).capabilities
         for name in expected.capabilities:
@@ -66,7 +68,10 @@ def expected_capability(preflight: Preflight) -> Iterator[Finding]:
 
 
 def expected_library(preflight: Preflight) -> Iterator[Finding]:
-    """Yield libraries that a good node has and this node lacks. Drivers of other versions have other libraries."""
+    """Report expected libraries that this node lacks, if its driver has the expected version.
+
+    Drivers of other versions have other libraries.
+    """
     for expected in preflight.expected:
         has = make_expectation(preflight.plan)
         gone = [name for name in expected.libraries if name not in has.libraries]

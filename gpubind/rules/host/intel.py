@@ -1,4 +1,4 @@
-"""Intel's devices that no program can use, and the group of their nodes that a runtime drops."""
+"""Rules about Intel's devices: those that no program can use, and those whose group a runtime drops."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpubind.rules.preflight import Preflight, lost_groups
 
 
 def intel_unusable(preflight: Preflight) -> Iterator[Finding]:
-    """Yield an Intel device without a kernel driver or without a node in /dev, if others can be used."""
+    """Report an Intel device without a kernel driver or without a node in /dev, if others can be used."""
     if "intel" not in preflight.vendors:
         return
     from gpubind.inventory.intel.devices import DRIVERS, INTEGRATED, read_devices, read_name  # on few hosts
@@ -26,5 +26,5 @@ def intel_unusable(preflight: Preflight) -> Iterator[Finding]:
 
 
 def intel_groups(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a runtime that drops the caller's groups, if only a group may use nodes of Intel's GPUs."""
+    """Report a runtime that drops the caller's groups although only a group may use the nodes of Intel's GPUs."""
     yield from lost_groups(preflight, "intel-groups", "intel")

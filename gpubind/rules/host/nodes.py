@@ -20,26 +20,29 @@ PARAMS = "/proc/driver/nvidia/params"
 
 
 def control_node_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a missing /dev/nvidiactl, which every program of the driver opens."""
+    """Report a missing /dev/nvidiactl, which every program of the driver opens."""
     if preflight.has_linux_driver and CONTROL not in preflight.nodes:
         yield finding("control-node-missing", subject=CONTROL, where=CONTROL, **_wrong_kind_facts(preflight, CONTROL))
 
 
 def uvm_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a missing /dev/nvidia-uvm, whose module is loaded on demand: without it, CUDA returns 999."""
+    """Report a missing /dev/nvidia-uvm. Its module is loaded on demand; without the node, CUDA returns 999."""
     if preflight.has_linux_driver and preflight.wants("compute") and UVM not in preflight.nodes:
         yield finding("uvm-missing", subject=UVM, where=UVM, **_wrong_kind_facts(preflight, UVM))
 
 
 def _wrong_kind_facts(preflight: Preflight, path: str) -> dict[str, Any]:
-    """Report something else at *path*: docker makes a directory where a node is missing."""
+    """Return facts for a finding if *path* is not a device node: docker makes a directory where a node is missing."""
     about = (decision for decision in preflight.plan.decisions if decision.subject == path)
     wrong = next((decision for decision in about if decision.rule == "no-device"), None)
     return {"case": "no-node", "instead": wrong.detail or ""} if wrong is not None else {}
 
 
 def uvm_not_loaded(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a node without its driver, left from an earlier boot or made by hand: opening it fails with ENXIO."""
+    """Report a /dev/nvidia-uvm whose kernel module is not loaded: opening it fails with ENXIO.
+
+    It was left from an earlier boot or made by hand.
+    """
     numbers, _ = read_majors(preflight.host)
     node = preflight.nodes.get(UVM)
     if preflight.has_linux_driver and numbers and "nvidia-uvm" not in numbers and node is not None:
@@ -48,7 +51,7 @@ def uvm_not_loaded(preflight: Preflight) -> Iterator[Finding]:
 
 
 def gpu_node_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a GPU that no process can open: its /dev/nvidiaN is missing, or belongs to another GPU."""
+    """Report each GPU that no process can open: its /dev/nvidiaN is missing, or belongs to another GPU."""
     if not preflight.has_linux_driver:
         return
     nodes = preflight.nodes
@@ -69,7 +72,7 @@ def gpu_node_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _is_chosen_by_name(preflight: Preflight, gpu: Gpu) -> bool:
-    """If the user chooses no GPUs, some may be hidden on purpose."""
+    """Return whether the user or the scheduler chose *gpu*. Without any choice, some GPUs may be hidden on purpose."""
     usable = [each for each in preflight.plan.gpus if each.vendor == "nvidia" and each.index is not None]
     if preflight.plan.request.gpus is not None or not all(each.chosen for each in usable):
         return True
@@ -78,7 +81,9 @@ def _is_chosen_by_name(preflight: Preflight, gpu: Gpu) -> bool:
 
 
 def device_permission(preflight: Preflight) -> Iterator[Finding]:
-    """Yield, for root, a node that only root may open. For other users, the inventory reports it."""
+    """Report to root each node that only root may open. For other users, the inventory reports nodes that they may not
+    open.
+    """
     dev = preflight.host.dev
     for node in preflight.plan.devices if preflight.is_for_others else ():
         path = dev.rooted(node.source)
@@ -100,10 +105,11 @@ def device_permission(preflight: Preflight) -> Iterator[Finding]:
 
 
 def device_file_mode(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a driver that forbids its nodes to other users: a chmod lasts only until nvidia-modprobe runs again.
+    """Report that the driver's parameters forbid its nodes to other users.
 
-    DeviceFileMode is decimal in /proc/driver/nvidia/params (438 is 0666). Source: NVIDIA driver README, chapter
-    "Frequently Asked Questions", "How and when are the NVIDIA device files created?".
+    A chmod of the nodes lasts only until nvidia-modprobe runs again. DeviceFileMode is decimal in
+    /proc/driver/nvidia/params (438 is 0666). Source: NVIDIA driver README, chapter "Frequently Asked Questions", "How
+    and when are the NVIDIA device files created?".
     """
     params = parse_fields(preflight.host.dev.text(PARAMS) or "")
     mode, gid = params.get("DeviceFileMode", ""), params.get("DeviceFileGID", "")
@@ -128,7 +134,8 @@ def _is_number(text: str) -> bool:
 
 
 def mig_node_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield MIG devices whose nodes in /dev/nvidia-caps are missing or unreadable: CUDA does not see them.
+    """Report nodes of MIG devices in /dev/nvidia-caps that are missing or unreadable: CUDA does not see these MIG
+    devices.
 
     Source: MIG User Guide, "Device Nodes and Capabilities"; libnvidia-container src/nvc_info.c.
     """
@@ -158,9 +165,10 @@ def mig_node_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def mig_mode(preflight: Preflight) -> Iterator[Finding]:
-    """Yield divided GPUs: CUDA lists only the first MIG device, and then no whole GPU.
+    """Report GPUs that are divided into MIG devices, if CUDA_VISIBLE_DEVICES names no MIG device.
 
-    Source: MIG User Guide, "Running CUDA Applications on Bare-Metal", "CUDA Device Enumeration".
+    CUDA then lists only the first MIG device, and no whole GPU. Source: MIG User Guide, "Running CUDA Applications on
+    Bare-Metal", "CUDA Device Enumeration".
     """
     if not (preflight.has_linux_driver and preflight.wants("compute")):
         return
@@ -185,7 +193,7 @@ def mig_mode(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _mig_without_instance(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a GPU in MIG mode whose GPU instances have no compute instance."""
+    """Report a GPU in MIG mode whose GPU instances have no compute instance."""
     gpus = preflight.gpus
     for gpu in gpus:
         base = f"{PROC_CAPABILITIES}/gpu{gpu.minor}/mig"

@@ -19,7 +19,9 @@ IMEX_DOMAIN = "/etc/nvidia-imex/nodes_config.cfg"
 
 
 def foreign_interpreter(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a driver's program that was built for another layout, whose loader the container will lack."""
+    """Report a program of the driver that was built for another directory layout: the container will lack its
+    loader.
+    """
     tree, brought = preflight.host.driver, {mount.target for mount in preflight.plan.mounts}
     for mount in preflight.plan.mounts:
         rooted = tree.rooted(mount.source or "")
@@ -41,14 +43,14 @@ def foreign_interpreter(preflight: Preflight) -> Iterator[Finding]:
 
 
 def wsl(preflight: Preflight) -> Iterator[Finding]:
-    """Yield the driver of Windows if nothing of it is missing: else the plan has the finding."""
+    """Report the driver of Windows if nothing of it is missing. If something is missing, the plan has the finding."""
     is_windows = preflight.driver is not None and preflight.driver.kind == "wsl"
     if is_windows and all(finding.code != "wsl" for finding in preflight.plan.findings):
         yield finding("wsl", subject=DXG, severity="note", where=f"{DXG}, {WSL_LIBRARIES}")
 
 
 def imex_channel_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield an IMEX domain of the host, or a requested channel, without a channel node.
+    """Report that the host has an IMEX domain, or a channel was requested, but there is no channel node.
 
     Every driver since 550 registers the device, so its number in /proc/devices proves nothing. Source: CUDA Programming
     Guide, "Virtual Memory Management", fabric handles.
@@ -70,7 +72,7 @@ def imex_channel_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def gds_incomplete(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a loaded module of GPUDirect Storage without files that libcufile needs.
+    """Report that the module of GPUDirect Storage is loaded, but files that libcufile needs are missing.
 
     Source: GPUDirect Storage documentation, "Using GDS in containers"; nvidia-container-toolkit, NVIDIA_GDS.
     """
@@ -90,7 +92,8 @@ def has_storage(host: Host) -> bool:
 
 
 def gpudirect_not_asked(preflight: Preflight) -> Iterator[Finding]:
-    """Yield nodes for transfers to storage, a network or the CPU, which a container gets only on request.
+    """Report nodes for transfers to storage, a network or the CPU that were not requested: containers get them only on
+    request.
 
     Source: nvidia-container-toolkit `internal/modifier/gated.go`.
     """

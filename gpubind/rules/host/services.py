@@ -13,7 +13,9 @@ from gpubind.rules.preflight import Preflight
 
 NVSWITCHES = "/proc/driver/nvidia-nvswitch/devices"
 _FABRIC_MANAGER = ("nvidia-fabricmanager/socket", "nvidia-fabricmanager/nv-fabricmanager.pid")
-"""The pid file as well: the socket exists only if the configuration names one."""
+"""Files of a running fabric manager. Its socket exists only if the configuration names one; the pid file always
+does.
+"""
 _PERSISTENCED = ("nvidia-persistenced/socket", "nvidia-persistenced/nvidia-persistenced.pid")
 _MANY_GPUS = 4
 """With this many GPUs, waking all takes so long that programs give up and jobs start late."""
@@ -22,7 +24,7 @@ _MPS_PID = "nvidia-cuda-mps-control.pid"
 
 
 def fabric_manager_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield NVSwitches that no fabric manager has set up: cuInit waits for it and fails.
+    """Report NVSwitches that no fabric manager has set up: cuInit waits for that, and fails.
 
     Source: Fabric Manager User Guide, "GPU/NVSwitch initialization and CUDA"; its systemd unit names the pid file.
     """
@@ -46,7 +48,9 @@ def _surely_off(host: Host, names: tuple[str, ...]) -> bool:
 
 
 def persistence_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield GPUs without persistence: each first use initialises them, which takes seconds for each GPU."""
+    """Report GPUs for which no persistence daemon runs. The first program on an idle GPU must initialise it, which
+    takes seconds.
+    """
     number = len(preflight.gpus)
     if number >= _MANY_GPUS and preflight.has_linux_driver and _surely_off(preflight.host, _PERSISTENCED):
         where = "no " + ", ".join(f"/run/{name}" for name in _PERSISTENCED)
@@ -54,7 +58,7 @@ def persistence_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def mps_active(preflight: Preflight) -> Iterator[Finding]:
-    """Yield the caller's MPS daemon: its directory is in the plan, so every CUDA process becomes its client."""
+    """Report the caller's MPS daemon. Its directory is in the plan, so every CUDA process becomes its client."""
     directory = mps_directory(preflight.host)
     bound = any(mount.kind == "directory" and mount.target == directory for mount in preflight.plan.mounts)
     if bound and preflight.host.dev.has(f"{directory}/{_MPS_PID}"):
@@ -62,7 +66,7 @@ def mps_active(preflight: Preflight) -> Iterator[Finding]:
 
 
 def mps_other_user(preflight: Preflight) -> Iterator[Finding]:
-    """Yield another user's MPS daemon: it delays or rejects this user's processes."""
+    """Report another user's MPS daemon, which delays or rejects this user's processes."""
     directory = mps_directory(preflight.host)
     decisions = [d for d in preflight.plan.decisions if d.rule == "not-yours" and d.subject == directory]
     if decisions and not preflight.host.dev.lacks(f"{directory}/{_MPS_PID}"):

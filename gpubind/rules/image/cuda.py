@@ -43,7 +43,7 @@ class Libcuda(NamedTuple):
 
 
 def cuda_too_new(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a CUDA, of the program's packages or of the image, that is too new for the libcuda in use."""
+    """Report a CUDA version, of the program's packages or of the image, that is too new for the libcuda in use."""
     cuda = libcuda_in_use(preflight)
     for every in (preflight.imported_cuda, preflight.every_cuda):
         required = needed_cuda(every)
@@ -103,7 +103,10 @@ def _driver_for(oldest: Optional[str], last: Optional[int]) -> str:
 
 
 def cuda_minor_version(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a newer CUDA of a major version that this driver serves: all but some features work."""
+    """Report a CUDA version that is newer than the driver's, but within a major version that the driver serves.
+
+    All but some features work.
+    """
     required, cuda = _required_cuda(preflight), libcuda_in_use(preflight)
     if required and cuda and is_newer(required, cuda.serves) and is_minor_compatible(cuda.driver, required):
         yield finding(
@@ -117,9 +120,10 @@ def cuda_minor_version(preflight: Preflight) -> Iterator[Finding]:
 
 
 def image_of_other_vendor(preflight: Preflight) -> Iterator[Finding]:
-    """Yield an image for CUDA, ROCm or Intel's GPUs if the container gets only drivers of other vendors.
+    """Report an image for CUDA, ROCm or Intel's GPUs if the container gets only drivers of other vendors.
 
-    Also an image for Intel's GPUs if it gets only Gaudi accelerators. `gpu-code-missing` reports images with GPU code.
+    An image for Intel's GPUs is also reported if the container gets only Gaudi accelerators. `gpu-code-missing` reports
+    images with GPU code.
     """
     facts, vendors = preflight.image.facts, preflight.vendors
     platforms = {"nvidia": preflight.every_cuda and "CUDA", "amd": (facts.rocm or facts.rocm_runtime) and "ROCm"}
@@ -157,10 +161,10 @@ def _required_cuda(preflight: Preflight) -> Optional[str]:
 
 
 def require_unsatisfied(preflight: Preflight) -> Iterator[Finding]:
-    """Yield NVIDIA_REQUIRE_* of the image that this driver does not satisfy.
+    """Report each NVIDIA_REQUIRE_* of the image that this driver does not satisfy.
 
-    Also `require-undecided`: the value depends on the GPU's brand or architecture, which no file has. Also
-    `bad-require`: the value is malformed.
+    It is reported as `require-undecided` if the value depends on the GPU's brand or architecture, which is in no file,
+    and as `bad-require` if the value is malformed.
     """
     host = _host_libcuda(preflight)
     facts = {"cuda": (libcuda_in_use(preflight) or host).serves, "driver": host.driver} if host else {}
@@ -179,7 +183,9 @@ def require_unsatisfied(preflight: Preflight) -> Iterator[Finding]:
 
 
 def compat_used(preflight: Preflight) -> Iterator[Finding]:
-    """Yield the image's forward-compatibility libcuda if it comes first; `compat-harmful` if it cannot work here."""
+    """Report the image's forward-compatibility libcuda if programs load it; as `compat-harmful` if it cannot work
+    here.
+    """
     library = _used_compat(preflight)
     if library is None or _host_libcuda(preflight) is None:
         return
@@ -193,7 +199,9 @@ def compat_used(preflight: Preflight) -> Iterator[Finding]:
 
 
 def compat_ignored(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a forward-compatibility libcuda that would help but comes after the host's libcuda."""
+    """Report a forward-compatibility libcuda that would help, but that programs do not load: the host's libcuda
+    precedes it.
+    """
     required, cuda = _required_cuda(preflight), libcuda_in_use(preflight)
     if required is None or cuda is None or _used_compat(preflight) is not None or not is_newer(required, cuda.serves):
         return
@@ -222,7 +230,10 @@ def _plan_uses_compat(preflight: Preflight) -> bool:
 
 
 def libcuda_in_use(preflight: Preflight) -> Optional[Libcuda]:
-    """Return the libcuda that programs load: the image's compat one if it works, else the host's; None if unknown."""
+    """Return the libcuda that programs use; None if unknown.
+
+    It is the compat libcuda of the image if programs load that and it works; else it is the host's.
+    """
     cuda, used = _host_libcuda(preflight), _used_compat(preflight)
     if cuda is None or used is None or _compat_error(preflight, used) is not None:
         return cuda
@@ -233,7 +244,7 @@ def libcuda_in_use(preflight: Preflight) -> Optional[Libcuda]:
 
 
 def _host_libcuda(preflight: Preflight) -> Optional[Libcuda]:
-    """The note in the host's libcuda takes precedence over the table of versions."""
+    """Return the host's libcuda. The note in the file takes precedence over the table of versions."""
     driver = preflight.driver
     if driver is None or driver.version is None or driver.kind != "linux" or not preflight.wants("compute"):
         return None

@@ -46,9 +46,9 @@ class _Refused(NamedTuple):
 
 
 def framework_library(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a framework's library that does not load: a library that it needs is missing or too old.
+    """Report a library of a framework that does not load because a library that it needs is missing or too old.
 
-    If all of ROCm is missing, yield `userspace-missing` as an error in its place.
+    If all of ROCm is missing, `userspace-missing` is reported in its place, as an error.
     """
     gpus = [gpu for gpu in preflight.plan.gpus if gpu.chosen]
     has_gaudi = any(gpu.is_gaudi for gpu in gpus)
@@ -97,7 +97,7 @@ def _finding(preflight: Preflight, refused: _Refused, severity: Severity) -> Fin
 
 
 def imports_not_checked(preflight: Preflight) -> Iterator[Finding]:
-    """Yield an interpreter whose packages were not checked."""
+    """Report an interpreter whose packages were not checked."""
     file = preflight.chain.file
     if file is None or preflight.chain.stop is not None:
         return
@@ -113,9 +113,10 @@ def _relevant_frameworks(preflight: Preflight) -> list[tuple[Framework, str]]:
 
 
 def _refused(preflight: Preflight, every: Sequence[tuple[Framework, str]]) -> Iterator[_Refused]:
-    """Yield the first library of each framework that does not load, those that an import loads first.
+    """Yield, for each framework, the first library that does not load. Libraries that an import loads come first.
 
-    If a framework opens one of several libraries and it is unknown which, all of them must fail.
+    If a framework opens one of several libraries and it is unknown which, a library is yielded only if all of them
+    fail.
     """
     if preflight.image.tree.restarts:
         return
@@ -145,9 +146,9 @@ def _check_library(
 
 
 def _refused_packages(preflight: Preflight) -> Iterator[_Refused]:
-    """Yield the first library of each package outside data/cuda.json that lacks a ROCm library.
+    """Yield, for each package that data/cuda.json does not list, the first library that lacks a ROCm library.
 
-    If the plan has Intel's GPUs, also that of each package that lacks a library of SYCL's runtime.
+    If the plan has Intel's GPUs, also yield those that lack a library of SYCL's runtime.
     """
     if preflight.image.tree.restarts:
         return
@@ -157,7 +158,9 @@ def _refused_packages(preflight: Preflight) -> Iterator[_Refused]:
 
 
 def _refused_code(preflight: Preflight, vendor: Vendor, is_theirs: Callable[[str], object]) -> Iterator[_Refused]:
-    """Yield the first library of each package that has code for *vendor* and lacks a library for which *is_theirs*."""
+    """Yield, for each package, the first library that has code for *vendor* but lacks a library for which *is_theirs*
+    is true.
+    """
     tree, seen = preflight.container.tree, set[Optional[str]]()
     files = [file for file in preflight.gpu_code if file.framework and vendor in file.gpu_code.vendors]
     others = [file for file in files if framework_named(file.framework) is None]

@@ -1,8 +1,8 @@
 """Rules about GPU code: does the image have code for the GPUs of this host?
 
-Frameworks open their libraries by name, so no loader fails: the first kernel fails. `model/gpucode.py` has the
-architectures that run each code, data/cuda.json the files of each framework. Modules are counted: a linked-in library
-may add a few for architectures that all other modules lack.
+Without such code, the libraries still load, and only the first kernel fails. `model/gpucode.py` has the architectures
+that run each code, data/cuda.json the files of each framework. Modules are counted, because a linked-in library may add
+a few for architectures that all other modules lack.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 
 
 def gpu_code_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a framework, a library of it, or the program, that has no code for a GPU of the container.
+    """Report a framework, one of its libraries, or the program, if it has no code for a GPU of the container.
 
-    Also `ptx-too-new`: the driver refuses to compile the code. Also `gpu-code-unread`: some code could not be read.
+    It is reported as `ptx-too-new` if the driver refuses to compile the code, and as `gpu-code-unread` if some code
+    could not be read.
     """
     files = preflight.gpu_code
     has_amds = any("amd" in file.gpu_code.vendors or file.gpu_code.unread for file in files)
@@ -74,7 +75,7 @@ def gpu_code_missing(preflight: Preflight) -> Iterator[Finding]:
             shortage = _shortage(known_gpus, [file], libcuda) if file not in mains or name is None else None
             if shortage is not None and shortage.share.modules:
                 yield _finding(preflight, shortage, "warning")
-    for file in files:  # those that were only partly read, if these parts have no code for some GPU
+    for file in files:  # files that were read in part, if these parts have no code for some GPU
         code = file.gpu_code
         if code.unread is not None and not all(code.runs_on(gpu.arch or "") for gpu in known_gpus):
             yield finding("gpu-code-unread", subject=file.path, why=code.unread)
@@ -106,7 +107,7 @@ class _Shortage(NamedTuple):
 
 
 def _shortage(gpus: Iterable[GpuArch], files: list[CodeFile], libcuda: Optional[Libcuda]) -> Optional[_Shortage]:
-    """Return which of *gpus* run too little of *files*; None if none does, or if that is not known."""
+    """Return which of *gpus* run too little of the code in *files*; None if there are none, or if that is not known."""
     has = merge_gpu_code(files)
     if not has or has.unread is not None:
         return None
@@ -157,7 +158,8 @@ def _severity(
 
 
 def _finding(preflight: Preflight, shortage: _Shortage, severity: Severity, *, has_xnack: bool = False) -> Finding:
-    """Return the finding about *shortage*, with *severity*; milder if the program may use another GPU.
+    """Return the finding about *shortage*. It has *severity* if almost no code runs and no other GPU runs it; else it
+    is a warning.
 
     *has_xnack*: the files lack only code for XNACK.
     """
@@ -202,9 +204,10 @@ def _finding(preflight: Preflight, shortage: _Shortage, severity: Severity, *, h
 
 
 def _override_assignments(preflight: Preflight, shortage: _Shortage, code: GpuCode) -> str:
-    """Return `NAME=VALUE` of the variables with which the GPUs of *shortage* run *code*.
+    """Return `NAME=VALUE` for the variables with which the GPUs of *shortage* run *code*.
 
-    If other GPUs differ, there is a variable for each node: a single value would also apply to GPUs that need none.
+    A single variable serves if all GPUs need the same value. Otherwise there is one for each GPU, because a single
+    value would also apply to GPUs that need none.
     """
     values = {gpu: override_for(gpu.arch or "", code.code) for gpu in shortage.gpus}
     different = set(values.values())
@@ -217,7 +220,11 @@ def _override_assignments(preflight: Preflight, shortage: _Shortage, code: GpuCo
 
 
 def _choice(plan: Plan, gpus: Iterable[GpuArch]) -> str:
-    """Return *gpus* for `--gpus`, where an index belongs to one vendor; empty if none of them has a name."""
+    """Return *gpus* as a value of `--gpus`; empty if none of them has a name.
+
+    They are named by index if all GPUs of *plan* are of one vendor, else by PCI address: each vendor has its own
+    indexes.
+    """
     has_one = len({gpu.vendor for gpu in plan.gpus}) == 1
     names = (str(gpu_arch.gpu.index) if has_one else gpu_arch.gpu.pci for gpu_arch in gpus if gpu_arch.gpu in plan.gpus)
     return ",".join(dict.fromkeys(name for name in names if name))

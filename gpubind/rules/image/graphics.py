@@ -48,7 +48,7 @@ LOADERS = (
 
 
 def manifest_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a library of the driver for which neither the plan nor the image has a manifest."""
+    """Report a library of the driver for which neither the plan nor the image has a manifest."""
     targets = [mount.target for mount in preflight.plan.mounts]
     libraries = {target.rpartition("/")[2] for target in targets}
     request = preflight.plan.request
@@ -75,7 +75,7 @@ def _has_manifest(tree: Tree, loader: NeutralLoader) -> bool:
 
 
 def manifest_dangling(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a manifest of the plan that names a library which the container lacks."""
+    """Report a manifest of the plan that names a library which the container lacks."""
     if preflight.image.facts.libc_family != "glibc":
         return  # nothing of the driver loads there: image-without-glibc
     container = preflight.container
@@ -96,7 +96,7 @@ def manifest_dangling(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _manifests(preflight: Preflight) -> Iterator[tuple[Mount, Icd]]:
-    """The planner reports damaged manifests."""
+    """Yield the manifests of the plan that can be parsed. The planner reports damaged ones."""
     for mount in preflight.plan.mounts:
         if mount.target.endswith((".json", ".icd")):
             driver = preflight.host.driver
@@ -115,10 +115,10 @@ def _parsed(data: Union[bytes, Missing]) -> Optional[Icd]:
 
 
 def vendor_neutral_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield the loaders that the program needs to find the driver, with the severity of each use.
+    """Report the missing loaders that the program needs to find the driver. The severity is that of the program's use.
 
-    Also libEGL if the image has another part of libglvnd: without a display, the driver's Vulkan opens it. With driver
-    550.163.01, no GPU is opened without libEGL, or with Mesa's EGL driver only.
+    libEGL is also required if the image has another part of libglvnd: without a display, the driver's Vulkan opens it.
+    With driver 550.163.01, Vulkan opens no GPU if libEGL is missing, or if Mesa's is the only EGL driver.
     """
     code = "vendor-neutral-missing"
     reported = {prior.subject: prior for prior in preflight.plan.findings if prior.code == code}
@@ -143,7 +143,8 @@ def vendor_neutral_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def gbm_backend_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a plan without `nvidia-drm_gbm.so`, a name of libnvidia-allocator that libgbm opens since 495.
+    """Report that the plan lacks `nvidia-drm_gbm.so`, the name by which libgbm opens libnvidia-allocator since driver
+    495.
 
     Source: NVIDIA driver README, chapter "Installed Components" and "GBM".
     """
@@ -157,7 +158,7 @@ def gbm_backend_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def render_node_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a GPU without /dev/dri/renderD*: nvidia-drm is not loaded, or its node is missing."""
+    """Report a GPU without /dev/dri/renderD*: nvidia-drm is not loaded, or its node is missing."""
     if not preflight.has_linux_driver or not preflight.wants_by_name("graphics"):
         return
     for gpu in preflight.gpus:
@@ -168,7 +169,8 @@ def render_node_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def drm_modeset_off(preflight: Preflight) -> Iterator[Finding]:
-    """Yield nvidia-drm without modesetting, which registers no buffers for GBM. Only root can read the parameter.
+    """Report that modesetting of nvidia-drm is off: it then registers no buffers for GBM. Only root can read the
+    parameter.
 
     Source: open-gpu-kernel-modules kernel-open/nvidia-drm/nvidia-drm-os-interface.c.
     """

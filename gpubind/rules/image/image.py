@@ -50,7 +50,10 @@ def _shadowing_library(preflight: Preflight, soname: str) -> Optional[_Shadowing
 
 
 def image_architecture(preflight: Preflight) -> Iterator[Finding]:
-    """Yield an image of another architecture if the plan left nothing out: device nodes fit any image."""
+    """Report an image of another architecture if the planner has not reported it.
+
+    The planner reports it only if it leaves files out; device nodes fit any image.
+    """
     host, image = architecture(preflight.host.uname.machine), preflight.image.facts.arch
     is_told = any(prior.code == "image-architecture" for prior in preflight.plan.findings)
     if not is_told and preflight.plan.drivers and image not in (None, host.name, host.compat32):
@@ -60,9 +63,9 @@ def image_architecture(preflight: Preflight) -> Iterator[Finding]:
 
 
 def driver_in_image(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a driver in the image: if the loader finds it first, its version must be that of the kernel module.
+    """Report a driver in the image. If the loader finds it first, its version must be that of the kernel module.
 
-    In the host's own root it is the driver of the plan, or other rules report it.
+    Nothing is reported about the host's own root: its driver is that of the plan, or other rules report it.
     """
     if preflight.is_own_root:
         return
@@ -106,7 +109,7 @@ def order_findings(preflight: Preflight) -> tuple[Finding, ...]:
 
 
 def image_env_undecided(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a search path of the image that only its shell can compute."""
+    """Report a search path of the image that only the image's shell can compute."""
     names = [name for name in preflight.image.facts.undecided if name in SEARCH_PATHS]
     if names:
         subject, shown, echoed = ", ".join(names), " and ".join(names), " ".join(f"${name}" for name in names)
@@ -115,7 +118,7 @@ def image_env_undecided(preflight: Preflight) -> Iterator[Finding]:
 
 
 def stub_in_image(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a stub of libcuda or NVML that programs load, or that comes after the host's library."""
+    """Report a stub of libcuda or NVML that programs load, or that comes after the host's library."""
     for name in CORE_LIBRARIES:
         located = preflight.container.find(name)
         if located is None:
@@ -131,13 +134,13 @@ def stub_in_image(preflight: Preflight) -> Iterator[Finding]:
 
 
 def library_path_order(preflight: Preflight) -> Iterator[Finding]:
-    """Yield an LD_LIBRARY_PATH that has copies of the plan's libraries, or the working directory."""
+    """Report an LD_LIBRARY_PATH that leads to copies of the plan's libraries, or to the working directory."""
     yield from _before_the_plans(preflight)
     yield from _copies_in_the_images(preflight)
 
 
 def _before_the_plans(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a libcuda or NVML in the user's LD_LIBRARY_PATH, which takes precedence."""
+    """Report a libcuda or NVML in the user's LD_LIBRARY_PATH, which precedes the plan's library."""
     for soname in CORE_LIBRARIES:
         first = _shadowing_library(preflight, soname)
         if first is not None and first.is_users:

@@ -1,4 +1,5 @@
-"""The compute runtime for Intel's GPUs in a container: what finds it, and which GPUs and kernel drivers it knows.
+"""The compute runtime for Intel's GPUs in a container: how programs find it, and which GPUs and kernel drivers it
+knows.
 
 Sources: level-zero `source/loader/linux/driver_discovery_lin.cpp` (the loader opens drivers by name); cl_khr_icd.
 """
@@ -35,7 +36,9 @@ LOADER, VENDORS = "libze_loader.so.1", "/etc/OpenCL/vendors"
 
 
 def level_zero_incomplete(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a driver for Intel's GPUs in the image without the loader or the manifest by which programs find it."""
+    """Report that the image has a driver for Intel's GPUs, but not the loader or the manifest by which programs find
+    it.
+    """
     gpus = [gpu for gpu in preflight.plan.gpus if gpu.vendor == "intel"]
     if "intel" not in preflight.vendors or (gpus and not any(map(is_gpu, gpus))):  # Gaudi does not use Level Zero
         return
@@ -49,7 +52,7 @@ def level_zero_incomplete(preflight: Preflight) -> Iterator[Finding]:
 
 
 def userspace_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield an image that computes on Intel's GPUs but has no driver for them, if the plan has only device nodes.
+    """Report an image that computes on Intel's GPUs but has no driver for them, if the plan has only device nodes.
 
     If the request names a vendor, the plan has the host's user space, and the planner reports what is missing.
     """
@@ -78,7 +81,7 @@ def userspace_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def is_gpu(gpu: Gpu) -> bool:
-    """Return whether *gpu* is a GPU of Intel: a Gaudi accelerator has no render node."""
+    """Return whether *gpu* is a GPU of Intel. A Gaudi accelerator is not one: it has no render node."""
     return gpu.vendor == "intel" and not gpu.is_gaudi
 
 
@@ -88,9 +91,10 @@ def _has_manifest(image: Tree) -> bool:
 
 
 def intel_gpu_unknown(preflight: Preflight) -> Iterator[Finding]:
-    """Yield the GPUs, or their kernel drivers, that no driver of Level Zero or OpenCL in the container knows.
+    """Report the GPUs that no driver of Level Zero or OpenCL in the container knows, and those whose kernel driver none
+    knows.
 
-    A library whose platforms are unreadable may know every GPU: nothing is reported.
+    Nothing is reported if the platforms of a library are unreadable: it may know every GPU.
     """
     chosen = preflight.chosen_gpus
     gpus = [gpu for gpu in chosen if is_gpu(gpu)]
@@ -128,14 +132,18 @@ def known_since(host: Host, gpus: Iterable[Gpu], driver_kind: Literal["compute",
 
 
 def _is_for_video(preflight: Preflight, driver_paths: Iterable[str]) -> bool:
-    """Return whether *driver_paths* are the host's and the image is for video, which works without them."""
+    """Return whether *driver_paths* are files of the host and the image is for video, which works without these
+    files.
+    """
     is_hosts = {mount.target for mount in preflight.plan.mounts}.issuperset(driver_paths)
     by_name = preflight.plan.request.computes_by_name
     return is_hosts and not by_name and is_for_video(preflight.image.loader, COMPUTE_RUNTIME)
 
 
 def _unknown(preflight: Preflight, gpu: Gpu, runtimes: list[ComputeRuntime], is_on_xe: bool) -> Optional[str]:
-    """Return why none of *runtimes* knows *gpu*, a case of the finding; None if one does or may."""
+    """Return why none of *runtimes* knows *gpu*, as a case of the finding; None if one of them knows it or may know
+    it.
+    """
     name = platform(preflight.host, gpu.pci or "")
     if name is not None and all({name, *platform_aliases(name)} <= {*runtime.lacks} for runtime in runtimes):
         return "too-old" if platforms().index(name) >= platforms().index("tgllp") else "too-new"
@@ -145,7 +153,7 @@ def _unknown(preflight: Preflight, gpu: Gpu, runtimes: list[ComputeRuntime], is_
 def _runtimes(preflight: Preflight) -> Iterator[tuple[str, Optional[ComputeRuntime]]]:
     """Yield the path of each driver of Level Zero and OpenCL in the container, and its facts; None if unknown.
 
-    The files of a recorded host are identified by the build in one of their names: all have one release.
+    All files of a host have one release, so for a recorded host the build in the name of one file stands for all.
     """
     located = preflight.container.find(LEVEL_ZERO)
     paths = [located.path] if located is not None else []

@@ -13,7 +13,9 @@ from gpubind.model.cuda import version_key
 from gpubind.rules.preflight import Preflight
 
 SIZE_LIMIT = 4 << 20
-"""Bytes. Users of glibc's private symbols are small; larger libraries, of CUDA and of compilers, are not read."""
+"""Maximum bytes of a file that is read. Users of glibc's private symbols are small; larger libraries are of CUDA and of
+compilers.
+"""
 FILES_LIMIT = 4096
 PROGRAMS = ("/usr/bin", "/usr/sbin")
 PACKED = "GLIBC_ABI_DT_RELR"
@@ -24,7 +26,7 @@ _BINUTILS = re.compile(r"libbfd-([0-9]{1,9}\.[0-9]{1,9})\b.*\.so")
 
 
 def image_gcompat(preflight: Preflight) -> Iterator[Finding]:
-    """Yield gcompat in an image with musl: parts of the driver work with it."""
+    """Report gcompat in an image with musl: parts of the driver work with it."""
     image = preflight.image
     bound = any(mount.kind == "library" for mount in preflight.plan.mounts)
     if bound and image.facts.libc_family == "musl" and image.tree.has(GCOMPAT):
@@ -32,7 +34,9 @@ def image_gcompat(preflight: Preflight) -> Iterator[Finding]:
 
 
 def libc_linker(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a linker that is too old to read the host's glibc, by the version in the name of its library."""
+    """Report a linker in the image that is too old to read the host's glibc. The name of its library, libbfd, has its
+    version.
+    """
     host, image = preflight.host.driver, preflight.image
     bound = [mount for mount in preflight.plan.mounts if mount.rule == "libc" and mount.soname == "libm.so.6"]
     facts = [host.elf(path) for mount in bound[:1] if (path := host.rooted(mount.source or "")) is not None]
@@ -46,7 +50,7 @@ def libc_linker(preflight: Preflight) -> Iterator[Finding]:
 
 
 def libc_private(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a file of the image that needs private symbols which only its old glibc defines."""
+    """Report a file of the image that needs private symbols of glibc that only the image's old glibc defines."""
     bound = [mount for mount in preflight.plan.mounts if mount.rule == "libc"]
     if not bound:
         return

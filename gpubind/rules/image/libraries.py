@@ -38,7 +38,7 @@ class _Cause(NamedTuple):
     failure: LoadFailure
     """The first failure with that reason."""
     mounts: tuple[Mount, ...]
-    """All mounts that it keeps from loading."""
+    """All mounts that do not load for that reason."""
     severity: Severity
 
     @property
@@ -52,7 +52,9 @@ class _Cause(NamedTuple):
 
 
 def _causes(preflight: Preflight, kind: Literal["missing", "version", "stack"]) -> Iterator[_Cause]:
-    """Yield each cause of *kind*, once for an architecture, a library and a name."""
+    """Yield the causes of *kind*. Failures with the same provider, the same name and the same word size are one
+    cause.
+    """
     causes: dict[tuple[str, str, bool], list[tuple[LoadFailure, Mount]]] = {}
     for mount, failures in unloadable(preflight.container, preflight.plan):
         for failure in failures:
@@ -72,7 +74,7 @@ def _cause_finding(code: str, cause: _Cause, cases: tuple[str, ...], **facts: Op
 
 
 def library_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield each DT_NEEDED that neither the plan nor the image has, with all libraries that need it."""
+    """Report each library (DT_NEEDED) that neither the plan nor the image has, with all libraries that need it."""
     for cause in _causes(preflight, "missing"):
         mount, name = cause.mounts[0], cause.failure.name
         reason, packages = missing_reason(preflight, name), name_facts(name).packages
@@ -80,17 +82,17 @@ def library_missing(preflight: Preflight) -> Iterator[Finding]:
             continue
         origin_case = reason.case if reason is not None else "packaged"
         cases = active_cases(("many", cause.are_many), (origin_case, reason or packages))
-        library = f"{name} for {mount.arch}" if mount.capability == "compat32" else name  # it may be there for another
+        library = f"{name} for {mount.arch}" if mount.capability == "compat32" else name  # the other may be there
         facts = {"packages": packages, "capability": reason.capability if reason is not None else None}
         uses = {name_facts(each).use for each in cause.names}
-        # Reported if all files serve one purpose that few jobs need.
+        # The purpose is reported if all files serve the same one and few jobs need it.
         use = f"; {use}" if len(uses) == 1 and (use := uses.pop()) else ""
         raw_finding = _cause_finding("library-missing", cause, cases, use=use, library=library, **facts)
         yield soften(raw_finding, unseen_libraries(preflight))
 
 
 def library_version(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a symbol version that the container's library does not define."""
+    """Report a symbol version that a file of the plan needs and the container's library does not define."""
     for cause in _causes(preflight, "version"):
         cases = active_cases(("many", cause.are_many))
         raw_finding = _cause_finding("library-version", cause, cases, provider=cause.failure.provider or "")
@@ -98,7 +100,7 @@ def library_version(preflight: Preflight) -> Iterator[Finding]:
 
 
 def executable_stack(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a library of the plan that requires an executable stack, which dlopen refuses since glibc 2.41."""
+    """Report a library of the plan that requires an executable stack, which dlopen refuses since glibc 2.41."""
     loaded = preflight.container.load(preflight.started.path).files if preflight.started is not None else ()
     if any(file.elf is not None and file.elf.executable_stack for file in loaded):
         return  # the program's stack is executable from its start
@@ -107,7 +109,7 @@ def executable_stack(preflight: Preflight) -> Iterator[Finding]:
 
 
 def library_unreadable(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a library of the plan that is damaged, is another kind of file, or is unreadable."""
+    """Report a library of the plan that is damaged, is another kind of file, or is unreadable."""
     broken: dict[Optional[str], tuple[Mount, str]] = {}
     tree = preflight.host.driver
     for mount in preflight.plan.mounts:
@@ -167,7 +169,11 @@ def _passed_over(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _severity(preflight: Preflight, mount: Mount, table: NameTable) -> Severity:
-    """An error for CUDA and for capabilities requested by name; a warning or a note for default ones."""
+    """Return the severity of a library of the plan that does not load.
+
+    It is an error for CUDA and for capabilities that the request names, and usually a warning or a note for default
+    ones.
+    """
     name = basename(mount.target)
     capability = mount.capability
     if capability in (None, "compat32"):  # a 32-bit library has another capability besides

@@ -1,8 +1,8 @@
-"""ROCm in an image: its release, and the variables with which it treats a GPU as another one, or generates other code.
+"""ROCm in an image: its release, and the variables that change the architecture for which it loads code.
 
-Source: ROCR-Runtime `libhsakmt/src/topology.c`: the variable of one node precedes that of all; nodes are counted
-without those whose render device cannot be opened; the runtime does not start with a value that is not a version.
-AMD tests each kernel driver with some releases of ROCm.
+The variable of one node takes precedence over that of all nodes. The numbers of nodes skip those whose render device
+cannot be opened. The runtime does not start if a value is not a version. AMD tests each kernel driver with some
+releases of ROCm. Source: ROCR-Runtime `libhsakmt/src/topology.c`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Override(NamedTuple):
 
 
 def hsa_override(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a variable that ROCm refuses, or with which it loads code for another generation of GPUs."""
+    """Report a variable that ROCm refuses, or that makes it load code for another generation of GPUs."""
     from gpubind.inventory.architectures import architectures
 
     gpus = [gpu for gpu in preflight.chosen_gpus if gpu.vendor == "amd"]
@@ -83,7 +83,7 @@ def override_of(preflight: Preflight, gpu: Gpu) -> Optional[Override]:
 
 
 def own_variable(preflight: Preflight, gpu: Gpu) -> Optional[str]:
-    """Return the name of the variable for only this *gpu*; None if there is none."""
+    """Return the name of the variable that applies to this *gpu* only; None if there is none."""
     from gpubind.inventory.amd.devices import read_render_minors
 
     plan, nodes = preflight.plan, {node.target for node in preflight.plan.devices}
@@ -101,7 +101,7 @@ def hip_in(preflight: Preflight) -> Iterator[str]:
 
 
 def rocm_untested(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a ROCm of the image that AMD does not test with this amdgpu; a note if amdgpu is the kernel's own."""
+    """Report that AMD does not test the image's ROCm with this amdgpu. It is a note if amdgpu is the kernel's own."""
     drivers = (planned.driver for planned in preflight.plan.drivers)
     kernel = next((driver.kernel_version for driver in drivers if driver.vendor == "amd"), None)
     release = _release(preflight)
@@ -118,7 +118,9 @@ def rocm_untested(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _release(preflight: Preflight) -> Optional[str]:
-    """Return the release of the image's ROCm, `6.2.4`; else its major version, `7`, by the name of HIP's library."""
+    """Return the release of the image's ROCm, `6.2.4`. If that is unknown, return the version in the name of HIP's
+    library, `7`.
+    """
     facts = preflight.image.facts
     if facts.rocm is not None and re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}", facts.rocm):
         return facts.rocm

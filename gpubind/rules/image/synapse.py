@@ -19,7 +19,9 @@ VERSION = "/sys/module/habanalabs/version"
 
 
 def synapse_mismatch(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a SynapseAI whose release differs from that of the host's habanalabs; a note if a release is unknown."""
+    """Report a SynapseAI whose release differs from that of the host's habanalabs. It is a note if a release is
+    unknown.
+    """
     image, mounts = preflight.image, preflight.own_mounts
     binds = () if mounts is None else mounts.binds
     if not any(gpu.is_gaudi and gpu.chosen for gpu in preflight.plan.gpus):

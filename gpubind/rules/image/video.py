@@ -1,8 +1,9 @@
 """The driver for video in an image: whether it knows Intel's GPU and the GPU's kernel driver.
 
-libva loads the driver that LIBVA_DRIVER_NAME names, else iHD, and for a GPU of i915 then i965. It searches the
-directories of LIBVA_DRIVERS_PATH, else the one set when it was built. A driver that does not know the GPU fails, and
-libva tries the next one. Source: intel/libva `va/va.c`, `va/drm/va_drm_utils.c`.
+libva loads the driver that LIBVA_DRIVER_NAME names. By default it loads iHD; for a GPU of the kernel driver i915, it
+then tries i965. It searches the directories of LIBVA_DRIVERS_PATH, else the directory that was set when libva was
+built. A driver that does not know the GPU fails, and libva tries the next one. Source: intel/libva `va/va.c`,
+`va/drm/va_drm_utils.c`.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ Case = Literal["old", "unheard", "i965", "xe", "libva", "broken", "variables", "
 
 
 def intel_video_unknown(preflight: Preflight) -> Iterator[Finding]:
-    """Yield Intel's GPUs that no VA-API driver in the image knows, and those that no runtime of oneVPL knows.
+    """Report Intel's GPUs that no VA-API driver in the image knows, and those that no runtime of oneVPL knows.
 
-    A driver whose devices cannot be read may know every GPU: nothing is reported.
+    Nothing is reported if the devices of a driver cannot be read: it may know every GPU.
     """
     chosen = preflight.chosen_gpus
     gpus = [gpu for gpu in chosen if is_gpu(gpu)]
@@ -148,9 +149,9 @@ class _Drivers:
         return dict(drivers.values())
 
     def _refused(self, path: str) -> Iterator[LoadFailure]:
-        """Yield why the loader certainly refuses the file at *path* itself, whatever it is linked with.
+        """Yield the failure if the loader certainly refuses the file at *path* itself, whatever it is linked with.
 
-        It may read a file that gpubind could not read.
+        Nothing is yielded for a file that gpubind could not read: the loader may be able to read it.
         """
         for failure in self._preflight.container.failures(path)[:1]:
             if failure.name == path and failure.why not in ("forbidden", "unreadable"):

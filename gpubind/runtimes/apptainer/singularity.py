@@ -91,9 +91,10 @@ class Apptainer(Runtime):
     def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
         """Return the options for *plan*.
 
-        Nodes are bound only into a minimal /dev: one that is bound over the whole /dev cannot be opened (nodev). An
-        optional file is left out if its mount point is missing and cannot be made, or is inside a bind of the user or
-        the site. Errors: `RuntimeLimitError` for a path or a value that no option can express.
+        Nodes are bound only into a minimal /dev. If the container has the host's whole /dev, no node is bound over it:
+        the bind would be mounted with nodev, so that the node could not be opened. An optional file is left out if its
+        mount point is missing and cannot be made, or is inside a bind of the user or the site. Errors:
+        `RuntimeLimitError` for a path or a value that no option can express.
         """
         edits = make_edits(plan, stage.files, _user_and_site_binds(start), lambda mount, _: _obstacle(mount, start))
         scripts = [script for script in (ENVIRONMENT_SCRIPT, BASE_SCRIPT) if script in stage.files]
