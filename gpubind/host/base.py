@@ -32,6 +32,11 @@ HSA_VARIABLES = (
 """Variables that change which code ROCm selects for a GPU."""
 VIDEO_VARIABLES = ("LIBVA_DRIVER_NAME", "LIBVA_DRIVERS_PATH")
 """Variables that change which driver libva loads, and from which directories."""
+MANIFEST_VARIABLES = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES", "__EGL_VENDOR_LIBRARY_FILENAMES")
+"""Lists of manifests: the loaders of Vulkan and EGL then read no others."""
+GLX_VENDOR, SOFTWARE = "__GLX_VENDOR_LIBRARY_NAME", "LIBGL_ALWAYS_SOFTWARE"
+"""The name of the driver that libGLX opens; whether Mesa draws on the CPU."""
+LOADER_VARIABLES = (*VIDEO_VARIABLES, *MANIFEST_VARIABLES, GLX_VENDOR, SOFTWARE)
 REQUIRE_JETPACK = "NVIDIA_REQUIRE_JETPACK"
 PLAN_VARIABLES = (
     CUDA_DEVICE_ORDER,
@@ -40,7 +45,7 @@ PLAN_VARIABLES = (
     *GPUDIRECT_VARIABLES,
     *MIG_VARIABLES,
     *HSA_VARIABLES,
-    *VIDEO_VARIABLES,
+    *LOADER_VARIABLES,
     LIBRARY_PATH,
     REQUIRE_JETPACK,
     "PATH",

@@ -113,6 +113,8 @@ class ImageFit(NamedTuple):
     """The host's glibc, if it is newer, and requested or needed."""
     gbm: tuple[str, ...] = ()
     """The directories in which the image's copies of libgbm look for backends, if the host provides one."""
+    manifests: tuple[tuple[str, ...], ...] = ()
+    """The manifests that each variable of a loader names, if the image has none of them that is NVIDIA's."""
 
     @property
     def lacks_glibc(self) -> bool:

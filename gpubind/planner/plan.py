@@ -113,7 +113,11 @@ def _vendor_part(inventory: Inventory, request: Request, layout: Layout, fit: Op
 
         side = add_userspace_findings(inventory, side, requested_files, request, fit)
     return _VendorPart(
-        mounts=tuple((file, mount) for file in side.files for mount in _mounts(file, side.files, layout)),
+        mounts=tuple(
+            (file, mount)
+            for file in side.files
+            for mount in _mounts(file, side.files, layout, fit.manifests if fit is not None else ())
+        ),
         devices=tuple(node for node in inventory.devices if _is_requested(node.capability, requested)),
         decisions=(
             *side.decisions,
@@ -191,14 +195,16 @@ def _is_requested(capability: Optional[Capability], requested: frozenset[Capabil
     return capability is None or capability in requested
 
 
-def _mounts(file: HostFile, mounted_files: Iterable[HostFile], layout: Layout) -> Iterator[Mount]:
+def _mounts(
+    file: HostFile, mounted_files: Iterable[HostFile], layout: Layout, manifests: Iterable[Iterable[str]] = ()
+) -> Iterator[Mount]:
     if file.kind == "library":
         directories = layout.directories(compat32=file.compat32)
         targets = [layout.place(directory, name) for directory in directories for name in file.names]
     elif file.kind == "binary":
         targets = [ContainerPath(f"{layout.bindir}/{file.names[0]}")]
     else:
-        targets = [file.target] if file.target else []
+        targets = [file.target, *_named_targets(file, mounted_files, manifests)] if file.target else []
     content = _rewrite_manifest(file, mounted_files, layout) if file.content is not None else None
     options = _SOCKET_OPTIONS if file.kind in ("socket", "directory") else READ_ONLY_OPTIONS
     for target in targets:
@@ -217,6 +223,22 @@ def _mounts(file: HostFile, mounted_files: Iterable[HostFile], layout: Layout) -
             size=file.size if content is None else len(content.encode("utf-8", "surrogateescape")),
             rule=file.named_by,
         )
+
+
+def _named_targets(
+    file: HostFile, mounted_files: Iterable[HostFile], manifests: Iterable[Iterable[str]]
+) -> Iterator[ContainerPath]:
+    """Yield the path at which each of *manifests*, the values of variables, names *file*.
+
+    NVIDIA's toolkit binds Vulkan's manifest into /etc/vulkan, and images name it there, with the architecture in its
+    name or without. One manifest is bound for a variable: of two, Vulkan would list each GPU twice.
+    """
+    targets = {mounted.target for mounted in mounted_files}
+    stem = (file.target or "").rpartition("/")[2].partition(".")[0]
+    for paths in manifests if "nvidia" in stem and (file.target or "").endswith(".json") else ():
+        named = [path for path in paths if path.rpartition("/")[2].partition(".")[0] == stem and path.endswith(".json")]
+        if named and not targets.intersection(paths):
+            yield ContainerPath(named[0])
 
 
 def _rewrite_manifest(file: HostFile, mounted_files: Iterable[HostFile], layout: Layout) -> Optional[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import product
+from posixpath import normpath
 from typing import TYPE_CHECKING, Optional, Union
 
 from gpubind.errors import NothingToBindError
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host, ListFile
-from gpubind.host.base import assumption_findings, trust_finding
+from gpubind.host.base import MANIFEST_VARIABLES, assumption_findings, trust_finding
 from gpubind.host.open import read_listfile
 from gpubind.inventory.vendors import nothing_to_bind_finding, read_inventories
 from gpubind.model import Finding, Inventory, Missing, Plan, Request, finding, userspaces_of
@@ -132,7 +134,16 @@ def _fit(host: Host, inventories: tuple[Inventory, ...], request: Request, image
         from gpubind.image.gbm import backend_directories
 
         fit = fit._replace(gbm=backend_directories(image))
-    return fit
+    return fit._replace(manifests=tuple(_named_manifests(host, image)))
+
+
+def _named_manifests(host: Host, image: Image) -> Iterator[tuple[str, ...]]:
+    """Yield the system's paths in each value; other paths may be the user's own files, which runtimes bind."""
+    for environ, name in product((image.facts.env, host.environ), MANIFEST_VARIABLES):
+        paths = tuple(path for path in environ.get(name, "").split(":") if path.startswith(("/etc/", "/usr/")))
+        plain = tuple(path for path in paths if normpath(path) == path)
+        if plain and not any("nvidia" in path and not image.tree.lacks(path) for path in plain):
+            yield plain
 
 
 def _unreadable_findings(host: Host, image: Optional[Image]) -> Iterator[Finding]:

@@ -19,6 +19,8 @@ from gpubind.model.vendors import ROCM_USERSPACE
 from gpubind.rules.host.driver import no_nvml
 from gpubind.rules.preflight import Preflight
 
+FROM_THE_HOST = ("/tmp/", "/home/", "/root/", "/scratch/", "/var/tmp/")
+"""Directories that runtimes and sites bind from the host. If the runtime is not known, neither is their content."""
 _WHOLE_DRIVER = ("driver-mismatch", "nothing-to-bind")
 """Findings that report that the plan has no driver files."""
 

@@ -18,6 +18,7 @@ from gpubind.model.files import or_none
 from gpubind.model.findings import SEVERITIES
 from gpubind.model.rocm import is_rocms, release_with
 from gpubind.rules.missing import (
+    FROM_THE_HOST,
     missing_reason,
     rocm_with,
     soften,
@@ -27,9 +28,6 @@ from gpubind.rules.missing import (
 )
 from gpubind.rules.preflight import Preflight
 from gpubind.rules.uses import DriverUse
-
-_FROM_THE_HOST = ("/tmp/", "/home/", "/root/", "/scratch/", "/var/tmp/")
-"""Directories that runtimes and sites bind from the host. If the runtime is not known, neither is their content."""
 
 
 def program_missing(preflight: Preflight) -> Iterator[Finding]:
@@ -43,7 +41,7 @@ def program_missing(preflight: Preflight) -> Iterator[Finding]:
     on_machine = None if local is None else or_none(local.stat(name))
     is_on_host = on_machine is not None and on_machine.kind == "file"
     is_known = preflight.is_without_container or (preflight.backend is not None and preflight.own_mounts is not None)
-    maybe_bound = not is_known and (is_on_host or name.startswith(_FROM_THE_HOST))
+    maybe_bound = not is_known and (is_on_host or name.startswith(FROM_THE_HOST))
     near, first = nearest_program(preflight.container, name, path), first_program(preflight.container, name, path)
     raw_finding = finding(
         "program-missing",

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Optional
 
 from gpubind.frozen import NamedTuple
-from gpubind.host.base import HSA_VARIABLES, VIDEO_VARIABLES
+from gpubind.host.base import HSA_VARIABLES, LOADER_VARIABLES
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.loader.namespace import PYTHON_VARIABLES
 from gpubind.model import EnvVar, Plan
@@ -20,8 +20,8 @@ from gpubind.model import EnvVar, Plan
 LIBRARY_PATH = "LD_LIBRARY_PATH"
 _NONE: Mapping[str, str] = MappingProxyType({})
 
-PROGRAM_VARIABLES = (*PYTHON_VARIABLES, *HSA_VARIABLES, *VIDEO_VARIABLES)
-"""Variables that decide where Python looks for packages, which code ROCm takes, and which driver libva loads."""
+PROGRAM_VARIABLES = (*PYTHON_VARIABLES, *HSA_VARIABLES, *LOADER_VARIABLES)
+"""Variables that decide where Python looks for packages, which code ROCm takes, and which driver a loader opens."""
 
 
 class BaseEnvironment(NamedTuple):

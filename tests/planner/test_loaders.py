@@ -123,5 +123,40 @@ def test_no_variable_of_a_plan_replaces_what_another_loader_finds(caps: Any) -> 
         assert [one.op for one in planned.env if one.name == VDPAU] == ["default"]
 
 
+ETC = "/etc/vulkan/icd.d/nvidia_icd.json"
+VULKAN, EGL = "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json", "/usr/share/glvnd/egl_vendor.d/10_nvidia.json"
+ICD = '{"ICD": {"library_path": "libGLX_nvidia.so.0"}}'
+
+
+@pytest.mark.parametrize(
+    ("variable", "files", "bound"),
+    [
+        (f"VK_ICD_FILENAMES={ETC}", {}, [ETC]),
+        (f"VK_DRIVER_FILES={ETC}:/etc/vulkan/icd.d/other.json", {}, [ETC]),
+        ("VK_ICD_FILENAMES=/etc/vulkan/icd.d/nvidia_icd.x86_64.json", {}, ["/etc/vulkan/icd.d/nvidia_icd.x86_64.json"]),
+        ("__EGL_VENDOR_LIBRARY_FILENAMES=/etc/glvnd/10_nvidia.json", {}, ["/etc/glvnd/10_nvidia.json"]),
+        ("VK_ICD_FILENAMES=/usr/share/vulkan/icd.d/nvidia_icd.json", {}, ["/usr/share/vulkan/icd.d/nvidia_icd.json"]),
+        (f"VK_ICD_FILENAMES={VULKAN}", {}, []),
+        (f"VK_ICD_FILENAMES={ETC}:{VULKAN}", {}, []),
+        (f"VK_ICD_FILENAMES={ETC}", {ETC: ICD}, []),
+        ("VK_ICD_FILENAMES=/etc/vulkan/icd.d/lvp_icd.json", {}, []),
+        ("VK_ICD_FILENAMES=/home/me/nvidia_icd.json", {}, []),
+        ("VK_ICD_FILENAMES=/etc/../home/nvidia_icd.json", {}, []),
+        ("VK_ICD_FILENAMES=nvidia_icd.json", {}, []),
+    ],
+)
+@pytest.mark.parametrize("side", ["image", "caller"])
+def test_nvidias_manifest_is_bound_where_a_variable_names_it(
+    variable: str, files: Spec, bound: list[str], side: str
+) -> None:
+    name, _, value = variable.partition("=")
+    environ = {name: value} if side == "caller" else {}
+    opened = image_with_bytes(glibc(), sandbox(f"export {variable}" if side == "image" else ""), files)
+    manifest = {EGL: ICD.replace("GLX", "EGL")}
+    planned = plan(host(rhel(), kernel(), manifest, environ=environ), Request(), image=opened)
+    targets = [mount.target for mount in planned.mounts if mount.target.endswith(".json")]
+    assert sorted(targets) == sorted([VULKAN, EGL, *bound])
+
+
 def test_links_for_a_stack_name_the_usual_directories_of_backends() -> None:
     assert f"export GBM_BACKENDS_PATH='/opt/my driver':{DEBIAN}/gbm:" in usage_text(made(), "/opt/my driver")

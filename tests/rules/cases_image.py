@@ -243,6 +243,17 @@ IMAGES: dict[str, Case] = {
             {"like": "apptainer"},
         ),
     ),
+    "loader-variable": Case(
+        Situation(HOST, image(glibc(), sandbox("export VK_ICD_FILENAMES=/opt/own/icd.json"))),
+        Situation(
+            HOST,
+            image(
+                glibc(),
+                sandbox("export VK_ICD_FILENAMES=/opt/own/icd.json"),
+                {"/opt/own/icd.json": '{"ICD": {"library_path": "libGLX_nvidia.so.0"}}'},
+            ),
+        ),
+    ),
     "manifest-dangling": Case(
         Situation(
             (*HOST, {"/etc/OpenCL/vendors/nvidia.icd": "libnvidia-opencl.so.1\n"}),

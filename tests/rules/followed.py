@@ -128,6 +128,7 @@ FOLLOWED: dict[str, Followed] = {
     "hsa-override": Followed("or take it away", cases_amd.amd(image=cases_amd.WITH_ROCM)),
     "mig-mode": almost("mig-mode", "CUDA_VISIBLE_DEVICES=MIG-<UUID>"),
     "mig-unresolved": almost("mig-unresolved", "MIG-GPU-<uuid>/1/0"),
+    "loader-variable": with_image("loader-variable", "unset VK_ICD_FILENAMES", glibc()),
     "rocm-path": Followed("unset the variable", cases_amd.amd()),
     "rocr-visible-cut": Followed("name each GPU once", cases_amd.amd(environ={"ROCR_VISIBLE_DEVICES": "0,1"})),
     "visible-devices-none": Followed("unset the variable", Situation(healthy())),

@@ -19,8 +19,9 @@ def record(options: PlanOptions, *, output: str, description: str, hostname: boo
     (NVIDIA_MIG_CONFIG_DEVICES, NVIDIA_MIG_MONITOR_DEVICES), and those that choose GPUs: CUDA_VISIBLE_DEVICES,
     CUDA_DEVICE_ORDER, NVIDIA_VISIBLE_DEVICES, NVIDIA_IMEX_CHANNELS, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES,
     AMD_VISIBLE_DEVICES, GPU_DEVICE_ORDINAL, ZE_AFFINITY_MASK and the others of Intel's, SLURM_STEP_GPUS,
-    SLURM_JOB_GPUS. Also those by which ROCm takes other code, and libva another driver: HSA_OVERRIDE_GFX_VERSION,
-    HSA_XNACK, LIBVA_DRIVER_NAME, LIBVA_DRIVERS_PATH.
+    SLURM_JOB_GPUS. Also those by which ROCm takes other code, or a loader another driver: HSA_OVERRIDE_GFX_VERSION,
+    HSA_XNACK, LIBVA_DRIVER_NAME, LIBVA_DRIVERS_PATH, VK_DRIVER_FILES, VK_ICD_FILENAMES, LIBGL_ALWAYS_SOFTWARE,
+    __EGL_VENDOR_LIBRARY_FILENAMES, __GLX_VENDOR_LIBRARY_NAME.
     """
     from gpubind.api.record import record as record_host
     from gpubind.cli.output import write_document

@@ -10,12 +10,13 @@ from gpubind.files import Tree
 from gpubind.formats.driver.icd import Icd, parse_icd
 from gpubind.formats.driver.names import name_facts
 from gpubind.frozen import NamedTuple
+from gpubind.host.base import GLX_VENDOR, MANIFEST_VARIABLES, SOFTWARE
 from gpubind.inventory.nodes import PCI_DEVICES
 from gpubind.model import Capability, Finding, Missing, Mount, Severity, finding
 from gpubind.model.findings import SEVERITIES
 from gpubind.planner.placement import GBM_BACKEND
-from gpubind.rules.missing import soften, unseen_libraries
-from gpubind.rules.preflight import Preflight
+from gpubind.rules.missing import FROM_THE_HOST, soften, unseen_libraries
+from gpubind.rules.preflight import Preflight, variable_of
 
 EGL, GLX = "libEGL.so.1", "libGLX_nvidia.so.0"
 _ALLOCATOR = "libnvidia-allocator.so.1"
@@ -112,6 +113,61 @@ def _parsed(data: Union[bytes, Missing]) -> Optional[Icd]:
         return None if isinstance(data, Missing) else parse_icd(data)
     except FormatError:
         return None
+
+
+_LISTS = {"libvulkan.so.1": MANIFEST_VARIABLES[:2], EGL: MANIFEST_VARIABLES[2:]}
+"""The variables with manifests of each loader; Vulkan before 1.3.207 knows only the second."""
+
+
+def loader_variable(preflight: Preflight) -> Iterator[Finding]:
+    """Yield a variable by which a loader finds no driver, or finds a driver other than NVIDIA's.
+
+    Nothing is reported about relative paths, directories and unreadable manifests. Sources: Vulkan-Loader
+    `LoaderInterfaceArchitecture.md`, libglvnd `src/EGL/libeglvendor.c` and `src/GLX/libglxmapping.c`, Mesa
+    `src/util/u_debug.c`.
+    """
+    if not preflight.wants("graphics"):
+        return
+    tree, is_nvidias = preflight.container.tree, GLX in preflight.libraries
+    for loader, names in _LISTS.items():
+        values = {name: value for name in names if (value := variable_of(preflight, name))}
+        paths = [path for value in values.values() for path in value.split(":") if path]
+        if not paths or not all(path.startswith("/") for path in paths):
+            continue
+        present = [path for path in paths if not tree.lacks(path)]
+        if not present:
+            yield _of_variable(preflight, values, loader, "absent")
+        elif is_nvidias and all(_is_others(tree, path) for path in present):
+            yield _of_variable(preflight, values, loader, "others")
+    vendor = variable_of(preflight, GLX_VENDOR)
+    if is_nvidias and vendor and vendor != "nvidia":
+        has_other = preflight.container.find(f"libGLX_{vendor}.so.0") is not None
+        yield _of_variable(preflight, {GLX_VENDOR: vendor}, "libGLX.so.0", "others" if has_other else "vendor")
+    value = (variable_of(preflight, SOFTWARE) or "").lower()
+    if value in ("1", "y", "yes", "t", "true") and preflight.vendors & {"amd", "intel"}:
+        yield _of_variable(preflight, {SOFTWARE: value}, "Mesa", "software")
+
+
+def _is_others(tree: Tree, path: str) -> bool:
+    data = tree.read(path)
+    return not isinstance(data, Missing) and b"nvidia" not in data
+
+
+def _of_variable(preflight: Preflight, values: dict[str, str], loader: str, case: str) -> Finding:
+    by_name: Severity = "warning" if preflight.wants_by_name("graphics") else "note"
+    used = preflight.used.get(loader, by_name)
+    is_images = all(name in preflight.image.facts.env for name in values)
+    is_known = preflight.backend is not None and preflight.own_mounts is not None
+    is_sure = case == "absent" and (is_known or (is_images and not " ".join(values.values()).startswith(FROM_THE_HOST)))
+    raw_finding = finding(
+        "loader-variable",
+        subject=next(iter(values)),
+        case=(case, *((loader,) if case == "absent" else ())),
+        severity="warning" if used == "error" and not is_sure else used,
+        where=", ".join(f"{name}={value[:200]}" for name, value in values.items()),
+        loader=loader,
+    )
+    return soften(raw_finding, preflight.container.unreadable_mounts)
 
 
 def vendor_neutral_missing(preflight: Preflight) -> Iterator[Finding]:
