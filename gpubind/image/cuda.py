@@ -1,7 +1,8 @@
-"""Find the versions of CUDA in an image: of the toolkit, its configuration, pip, conda, Spack and EasyBuild.
+"""Find the versions of CUDA in an image: of the toolkit, of its configuration, and of pip, conda, Spack and EasyBuild.
 
-The names of files in fixed directories contain the versions. A framework of `model/cuda.py` has a file about its build,
-or its libraries need sonames with a version. Python and conda are searched in the prefixes of PATH and in usual ones.
+Most versions are in the names of files in fixed directories. For a framework of `model/cuda.py`, the version is in a
+file about its build, or in the sonames that its libraries need. Python and conda are searched in the prefixes of PATH
+and in usual ones.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ def directories_for(framework: Framework, packages: str, wheels: Iterable[str]) 
 def wheel_directory_of(tree: Tree, path: str, soname: str) -> Optional[str]:
     """Return the directory of a wheel that contains *soname*: `.../site-packages/nvidia/cudnn/lib`. *path* is PATH.
 
-    Only programs with an RPATH find it there.
+    Only programs whose RPATH names that directory find the library.
     """
     places = (place for packages in site_package_directories(tree, path) for place in wheel_directories(tree, packages))
     return next((place for place in places if soname in tree.names(place)), None)

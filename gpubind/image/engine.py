@@ -99,7 +99,7 @@ def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> 
 def _key(store: Store, metadata: InspectedImage, arch: Architecture) -> Optional[str]:
     """Return the key of the stored answers about an image; None if the store does not identify its content.
 
-    The key contains the store: another store may give a false ID.
+    The key contains the store, because another store may report a false ID.
     """
     program = find_program(store)
     if not (metadata.id and metadata.parts) or isinstance(program, Missing) or not is_enabled():
@@ -165,7 +165,9 @@ def why_silent(store: Store) -> Optional[str]:
 
 
 def cdi_directories_of_daemon(store: Store) -> tuple[str, ...]:
-    """Return the directories of CDI specs of the daemon of *store*; none if it reads none, or does not answer."""
+    """Return the directories in which the daemon of *store* finds CDI specs; none if it reads none, or does not
+    answer.
+    """
     program = find_program(store)
     args = ("info", "--format", "{{json .CDISpecDirs}}")
     answer = "" if isinstance(program, Missing) else _answer(program, store, args, store, _VERSION_S)

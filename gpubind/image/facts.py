@@ -30,7 +30,7 @@ _COMPAT_PATTERNS = tuple(
 """Paths of the compat libcuda of NVIDIA's packages and images. In NGC's images the entrypoint links `lib` to
 `lib.real` if that libcuda works."""
 
-COMPAT_LIMIT = 64  # of such paths; an image has one toolkit, or a few
+COMPAT_LIMIT = 64  # limit of such paths; an image has one toolkit, or a few
 
 _VARIABLE = (
     r"LD_LIBRARY_PATH|PATH|PYTHON(HOME|NOUSERSITE|PATH|USERBASE)|CUDA_VERSION|NVIDIA_[A-Z0-9_]+|(CUDA|ROCR|HIP)_VISIBLE_DEVICES"
@@ -80,7 +80,7 @@ _ROOT_DIRECTORY_NAMES = frozenset(("bin", "etc", "lib", "lib64", "nix", "sbin", 
 def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optional[Mapping[str, str]] = None) -> Image:
     """Return the facts of the image in *tree*.
 
-    *env* are the variables of its configuration (OCI `config.Env`); without one, its environment files are read.
+    *env* are the variables of its configuration (OCI `config.Env`); if None, the image's environment files are read.
     """
     names = tree.list("/")
     any_loader = Loader(tree)
@@ -97,7 +97,7 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
     env, undecided = select_variables(read_environment(tree)) if env is None else (env, ())
     env = {name: value for name, value in sorted(env.items()) if re.fullmatch(_VARIABLE, name)}
     libraries = (image_library(tree, soname, loader.find(soname) or "") for soname in DRIVER_SONAMES)
-    # What is installed on a machine says nothing of what a program uses.
+    # What is installed on a machine does not show what a program uses.
     cuda = () if kind == "host" else read_cuda(tree, env.get("CUDA_VERSION"), env.get("PATH", ""), loader.find)
     compat_paths = [path for pattern in _COMPAT_PATTERNS for path in glob_or_note(tree, pattern)]
     rocm, rocm_runtime = read_rocm(tree, prefixes_of(tree, env.get("PATH", "")))

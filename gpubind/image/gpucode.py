@@ -1,6 +1,6 @@
 """Find the GPU code in an image. Entry: `read_gpu_code`.
 
-Frameworks open their libraries by name, so that no program is linked with them: data/cuda.json lists the files.
+Frameworks open their libraries by name, so no program is linked with them: data/cuda.json lists the files.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def collect_gpu_code(tree: Tree, packages: Iterable[str]) -> tuple[CodeFile, ...
 def gpu_code_of_program(paths: Sequence[str], tree: Tree) -> tuple[CodeFile, ...]:
     """Return the GPU code of a program and of its libraries; the first of *paths* is the program's.
 
-    A framework's library is reported under its framework. The program depends on its own code; if it has none, on all.
+    A framework's library is reported under its framework. Of the other files, only the program is a main file; if it
+    has no GPU code, all of them are.
     """
     codes = {path: code for path in paths if (code := code_in(tree, path))}
     program = paths[0] if paths and paths[0] in codes else None
@@ -81,7 +82,9 @@ def gpu_code_of_program(paths: Sequence[str], tree: Tree) -> tuple[CodeFile, ...
 
 
 def _owner(path: str) -> Optional[str]:
-    """Match the whole path first, then the name, with the main libraries of frameworks."""
+    """Return the framework that has *path* as a main library; None if there is none. The whole path is compared before
+    the name.
+    """
     elsewhere = ((pattern, framework.name) for framework in system_frameworks() for pattern in framework.code)
     mains = (
         (f"*/{basename(pattern)}", framework.name) for framework in frameworks().values() for pattern in framework.code
@@ -106,7 +109,9 @@ def code_in(tree: Tree, path: str) -> GpuCode:
 
 
 def with_code(tree: Tree, every: Sequence[ImageCuda], files: Iterable[CodeFile]) -> tuple[ImageCuda, ...]:
-    """Add the CUDA of *files* to *every*: of their PTX, else of the libraries that they need. The newest is first."""
+    """Return *every* with the CUDA of *files*, the newest first. It is that of a file's PTX, else of the libraries that
+    it needs.
+    """
     cuda_versions = [*every]
     for file in files:
         versions = [cuda for isa in file.gpu_code.isas if (cuda := cuda_of_isa(isa))]

@@ -82,7 +82,9 @@ class Entry:
         """The offset of its data, or of a sparse file's header; -1 if it is not a regular file."""
         self.sparse = False
         self.ident: Optional[ElfIdent] = None
-        """The ident of an ELF file: it is needed often, and going back in a layer is slow."""
+        """The identification of an ELF file. It is kept because it is needed often, and going back in a layer is
+        slow.
+        """
 
 
 class Directory(Entry):
@@ -233,7 +235,9 @@ class LayerIndex:
         return Link(entry.link) if entry is not None and entry.link else ABSENT
 
     def _find_or_make(self, parent: Directory, name: str) -> Union[Directory, Link, Missing]:
-        """Replace a file, or a missing entry, by a new directory."""
+        """Return the directory or link *name* in *parent*. A file, or a missing entry, is replaced by a new
+        directory.
+        """
         existing = self._find(parent, name)
         if not isinstance(existing, Missing) or len(name) > NAME_LIMIT:
             return existing

@@ -51,7 +51,7 @@ _SITE = "site:"
 _SYCLS = re.compile(r"lib(?:sycl|ze_loader|DPCTL\w*|imf|intlc|irng|mkl_sycl\w*|svml)\.so")
 """Libraries of Intel's compiler and of the SYCL runtime."""
 NEEDED_BY_CODE: tuple[tuple[Vendor, Callable[[str], object]], ...] = (("amd", is_rocms), ("intel", _SYCLS.match))
-"""For each vendor, whether a name is that of a library that code for its GPUs needs."""
+"""For each vendor, a function that is true for the name of a library that code for the vendor's GPUs needs."""
 LEVEL_ZERO, OPENCL, SYNAPSE = "Level Zero", "OpenCL on Intel's GPUs", "SynapseAI"
 """The interfaces to Intel's GPUs and to Gaudi accelerators."""
 _VERSION = re.compile(r"\.so\.([0-9]+(?:\.[0-9]+){1,3})$")
@@ -80,7 +80,7 @@ class Requirement(NamedTuple):
     name: str
     text: str
     driver: Optional[str]
-    """The first driver from which on all meet it, with a GPU of any brand; None if none is known."""
+    """The driver that meets it, as do all newer ones, with a GPU of any brand; None if none is known."""
     fault: Optional[str]
     """Why it cannot be parsed."""
 
@@ -121,7 +121,7 @@ class ImageNeeds(NamedTuple):
     driver: Optional[str]
     """The oldest NVIDIA driver for its newest CUDA, by minor-version compatibility unless the code is only PTX."""
     native: Optional[str]
-    """The first driver of its newest CUDA's own version."""
+    """The first driver that serves its newest CUDA without minor-version compatibility."""
     ptx: Optional[str]
     """The first driver that compiles its newest PTX, for GPUs newer than the code; None without PTX."""
     only_ptx: tuple[str, ...]
@@ -131,7 +131,7 @@ class ImageNeeds(NamedTuple):
     glibc: Optional[str]
     """The newest GLIBC version that inspected files need, `2.34`."""
     libstdcxx: Optional[str]
-    """Likewise GLIBCXX, `3.4.30`."""
+    """The newest GLIBCXX version that inspected files need, `3.4.30`."""
     libraries: tuple[DriverLibrary, ...]
     missing: tuple[str, ...]
     """Missing libraries that the program needs, without those of a driver."""
@@ -207,11 +207,11 @@ class _NeedsCollector:
         self.needs: list[str] = []
         self.nccl: dict[str, str] = {}
         self.opened: dict[str, str] = {}
-        """The first file that names a library, by the name."""
+        """For each name of a library, the first file that contains the name."""
         self.unread: dict[str, str] = {}
         self._seen: set[str] = set()
         self._rocms: dict[str, str] = {}
-        """The first file that is linked with a ROCm library, by the library's name."""
+        """For each ROCm library, by name, the first file that is linked with it."""
 
     def inspect(self, path: str) -> None:
         real_path = self.tree.resolve(path)
@@ -280,7 +280,9 @@ class _NeedsCollector:
 
     @property
     def rocm(self) -> Optional[tuple[str, str, str]]:
-        """Return the newest such release, with its library and the file; libamdhip64 is preferred."""
+        """Return the newest ROCm release that a file is linked with, its library, and the file. libamdhip64 is
+        preferred.
+        """
         releases = ((release, name, path) for name, path in self._rocms.items() if (release := release_with([name])))
         return max(releases, key=lambda row: (version_key(row[0]), row[1].startswith("libamdhip64")), default=None)
 
@@ -373,7 +375,9 @@ def _stem(name: str) -> str:
 
 
 def _linked_files(image: Image, program: str) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
-    """Return the files that *program* loads, itself first; missing libraries; and whether it is a Python."""
+    """Return the files that *program* loads, itself first; missing libraries; and whether it is an interpreter of
+    Python.
+    """
     from gpubind.loader.execve import Caller, resolve_program
 
     container = _container(image)
@@ -391,7 +395,9 @@ def _linked_files(image: Image, program: str) -> tuple[tuple[str, ...], tuple[st
 
 
 def _missing_libraries(image: Image, places: tuple[str, ...], code: Iterable[CodeFile]) -> Iterator[tuple[str, str]]:
-    """Yield each missing library that frameworks, or GPU code of AMD's and Intel's, need, and what needs it."""
+    """Yield each missing library that a framework, or GPU code for AMD or Intel, needs, and the first file that needs
+    it.
+    """
     tree = image.tree
     if tree.restarts:
         return
@@ -449,7 +455,9 @@ class _LibraryPaths:
         self.packages = site_package_directories(image.tree, image.facts.env.get("PATH", ""))
 
     def paths_of_pattern(self, pattern: str) -> Iterator[str]:
-        """Match an absolute *pattern*, one below Python packages after `site:`, or one below library directories."""
+        """Yield the paths that match *pattern*. It is absolute, or below Python's packages (after `site:`), or below
+        library directories.
+        """
         if pattern.startswith("/"):
             yield from glob_or_note(self.tree, pattern)
             return
@@ -465,7 +473,9 @@ def read_intel(image: Image, code: Iterable[CodeFile]) -> tuple[IntelRuntime, ..
 
 
 def _find_intel(collector: _NeedsCollector, places: _LibraryPaths, code: Iterable[CodeFile]) -> Iterator[IntelRuntime]:
-    """Inspect the users of each interface. Files with *code* for Intel's GPUs use Level Zero."""
+    """Yield the interfaces to Intel's GPUs, and inspect their users. Files with *code* for Intel's GPUs use Level
+    Zero.
+    """
     of_code = [file.path for file in code if "intel" in file.gpu_code.vendors]
     for row in table("needs")["intel"]:
         drivers = (path for pattern in row["drivers"] for path in places.paths_of_pattern(pattern))
@@ -500,7 +510,9 @@ def _find_fabric(collector: _NeedsCollector, places: _LibraryPaths) -> Iterator[
 
 
 def _drivers_of_cuda(cuda: Optional[str]) -> tuple[Optional[str], Optional[str]]:
-    """Return the first driver of CUDA version *cuda* itself, and the oldest that runs its programs."""
+    """Return the first driver for CUDA version *cuda* itself, and the oldest driver that runs programs of that
+    version.
+    """
     native = first_native_driver(cuda) if cuda else None
     return native, (minor_compatible_driver(cuda) or native) if cuda and native else None
 

@@ -133,7 +133,7 @@ def _from_index(
     if not images and descriptors:
         raise _unsupported(f"its parts are of type {descriptors[0].media_type[:100]!r}", blobs.label)
     if tag is None and len({names for names in (d.names for d in images) if names}) <= 1:
-        chosen = images  # of one name, or none: platforms
+        chosen = images  # images with one name, or with none, are for different platforms
     else:
         chosen = [_find_tagged(images, [image.names for image in images], tag, blobs.label)]
         chosen = [image for image in images if image.names == chosen[0].names]

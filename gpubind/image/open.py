@@ -103,7 +103,9 @@ class OpenImages:
             self._copy.close()
 
     def image(self, reference: ImageReference, machine: Optional[str]) -> Image:
-        """Return *reference* for *machine*, open until `_OPEN_LIMIT` others are used. Errors: as `open_image`."""
+        """Return the image *reference* for *machine*. It stays open until `_OPEN_LIMIT` others are used. Errors: as
+        `open_image`.
+        """
         key = reference, machine
         if key in self._errors:
             raise self._errors[key]
@@ -269,7 +271,7 @@ def _read_file(
 
 
 def _split_tag(file_and_tag: str) -> tuple[str, Optional[str]]:
-    """Split `FILE:TAG`, both of which may contain colons, after the longest file that exists."""
+    """Split `FILE:TAG` after the longest path that exists. Both parts may contain colons."""
     path, tag = file_and_tag, ""
     while not answers.lexists(path) and ":" in path:
         path, _, more = path.rpartition(":")

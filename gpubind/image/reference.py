@@ -28,7 +28,8 @@ ImageForm = Literal[_DirectoryForm, _FileForm, "container", "layout", "archive",
 
 `container` is the name of a directory in the runtime's own storage; `file` is a file of another kind; `layout` is
 `oci:DIR`; `archive` is `oci-archive:FILE` or `docker-archive:FILE`; `reference` is a name in a store; `registry` is
-`docker://`; `source` is another one: `library://`, `oras://`, `instance://`."""
+`docker://`; `source` is another scheme: `library://`, `oras://`, `instance://`.
+"""
 DIRECTORY_FORMS: tuple[ImageForm, ...] = get_args(_DirectoryForm)
 FILE_FORMS: tuple[ImageForm, ...] = get_args(_FileForm)
 Store = Literal["podman", "docker"]
@@ -45,7 +46,9 @@ _BY_PREFIX: dict[str, ImageForm] = {"oci": "layout", "oci-archive": "archive", "
 
 BUNDLE_CONFIG = "config.json"
 _SYSTEM = ("usr", "bin", "etc")
-"""Directories of a root file system, which may contain a config.json, but not of a bundle."""
+"""Directories of a root file system. With one of them, a directory is not a bundle, even if it contains a
+config.json.
+"""
 
 
 class ImageReference(NamedTuple):
@@ -99,8 +102,8 @@ def parse_reference(text: str, runtime: Optional[Starter] = None) -> ImageRefere
     """Parse *text*, an argument of gpubind's command line, for *runtime*, if that is known.
 
     `podman:NAME` and `docker:NAME` always name an image of that store. Any other text is parsed as *runtime* parses it,
-    except where it ends like a file. Errors: `UsageError` (`bad-image-name`; `other-store` for a store that is not the
-    one of *runtime*); as `native_reference`.
+    unless it ends like the name of a file. Errors: `UsageError` (`bad-image-name`; `other-store` for a store that is
+    not the one of *runtime*); as `native_reference`.
     """
     if text == STDIN:
         return ImageReference(text)

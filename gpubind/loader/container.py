@@ -1,7 +1,7 @@
 """Predict what the dynamic loader loads in a planned container, and its error messages.
 
 Source: ld.so(8) for the search order; glibc `elf/dl-load.c`, `elf/dl-deps.c` (objects are loaded breadth first, each
-name once), `elf/dl-version.c` (a library without version definitions satisfies everybody), and the news of 2.41 about
+name once), `elf/dl-version.c` (a library without version definitions satisfies every need), and the news of 2.41 about
 executable stacks.
 """
 
@@ -58,20 +58,21 @@ class Closure(NamedTuple):
     """The objects that the loader maps for one library or program, breadth first."""
 
     objects: tuple[LoadedObject, ...]
-    """The first is the library or program itself."""
+    """The library or program itself comes first."""
     names: Mapping[str, Optional[LoadedObject]]
-    """By soname and by the name in DT_NEEDED; None for a missing library."""
+    """The objects by soname and by the name in DT_NEEDED; None for a missing library."""
     missing: tuple[LoadFailure, ...]
     musl: Optional[str] = None
-    """The name of musl's loader, if it maps the objects: it compares no versions."""
+    """The name of musl's loader, which compares no versions, if it maps the objects."""
 
 
 class Container:
-    """The files of a container: an image, over it the mounts of the user, the site and the runtime, then the plan's.
+    """The files of a container: an image, over it the mounts of the user, the site and the runtime, and over these the
+    plan's.
 
     *mounts* come from *host*, the tree of the driver root. *env* changes LD_LIBRARY_PATH, whose value in the image is
     *image_library_path*. The sources of *user_mounts* are in *local*, the tree of this machine. *cpu* reads the
-    processor, or returns None.
+    processor, or returns None if it is unknown.
     """
 
     def __init__(
@@ -162,7 +163,7 @@ class Container:
         return None if first is None or facts is None else self._closure(first, facts)
 
     def _glibc(self, glibc: Glibc) -> Glibc:
-        """Return the plan's glibc where it is bound over the image's *glibc*, else *glibc*."""
+        """Return the plan's glibc if it is bound over the image's *glibc*, else *glibc*."""
         file = self.locate(glibc.path)
         facts = file.elf if file is not None and file.mount is not None else None
         version = None if facts is None else newest_version(facts.version_definitions, "GLIBC")
@@ -206,7 +207,7 @@ class Container:
     def _refused_stacks(self, closure: Closure) -> Iterator[LoadFailure]:
         """Yield the libraries that dlopen refuses because they need an executable stack.
 
-        A program that is linked with them starts: the loader makes its stack executable before `main`.
+        A program that is linked with such a library still starts: the loader makes its stack executable before `main`.
         """
         glibc = self._search.glibc_version(closure.objects[0].elf.ident.arch)
         is_program = closure.objects[0].elf.interpreter is not None
@@ -307,7 +308,7 @@ class Dependency(NamedTuple):
     """A library that others need."""
 
     name: str
-    """As in DT_NEEDED."""
+    """Its name in DT_NEEDED."""
     path: Optional[RootedPath]
     """The resolved file; None if the host has none."""
     found_by: str
@@ -321,7 +322,7 @@ class Dependency(NamedTuple):
 def host_closure(
     tree: Tree, arch: str, roots: Iterable[RootedPath], first: Iterable[str] = ()
 ) -> tuple[Dependency, ...]:
-    """Return the libraries that *roots* need, except themselves and glibc, by name.
+    """Return the libraries that *roots* need, sorted by name, without the roots themselves and without glibc.
 
     *first*: directories that are searched as in LD_LIBRARY_PATH; they stand for the container's directory of libraries.
     """

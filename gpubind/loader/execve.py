@@ -17,7 +17,7 @@ from gpubind.loader.search import ContainerFile
 from gpubind.model import Missing, architecture
 
 _SCRIPTS_LIMIT = 5
-"""Interpreters of interpreters that the kernel follows: fs/exec.c, exec_binprm."""
+"""How many interpreters the kernel follows from script to script. Source: fs/exec.c, exec_binprm."""
 LINE_LIMIT = 256
 """Bytes of a script's first line that the kernel reads (BINPRM_BUF_SIZE)."""
 _PLACES_LIMIT = 128
@@ -47,15 +47,15 @@ class Chain(NamedTuple):
 
 
 class Caller(NamedTuple):
-    """The kernel and the user that execute."""
+    """The kernel and the user that execute a program."""
 
     machine: Optional[str] = None
-    """As in uname(2); if None, the image's architecture is used."""
+    """The machine as in uname(2); if None, the image's architecture is used."""
     euid: Optional[int] = None
     """None if unknown."""
     groups: tuple[int, ...] = ()
     modes_count: bool = True
-    """Whether the kernel sees the image's owners and modes; the files of a SIF file belong to its user."""
+    """Whether the kernel uses the image's owners and modes. In a SIF file, all files belong to its user."""
 
     def may_execute(self, file: ContainerFile) -> bool:
         """Return whether the caller may execute *file*, by its mode."""
@@ -68,7 +68,9 @@ class Caller(NamedTuple):
         return bool(file_stat.permission_bits(self.euid, self.groups) & 1)
 
     def runs(self, arch: str, image: Optional[str]) -> bool:
-        """Return whether the kernel runs programs for *arch*, in an image for *image*."""
+        """Return whether the kernel runs programs for *arch*. If its machine is unknown, *image*, the image's
+        architecture, is used.
+        """
         name = self.machine or image
         machine = architecture(name) if name else None
         return machine is None or arch in (machine.name, machine.compat32)
@@ -187,7 +189,9 @@ def _absent(container: Container, names: list[str]) -> ExecStop:
 
 
 def _find(container: Container, name: str, path: str, caller: Caller) -> Optional[ContainerFile]:
-    """Find *name* as a shell does: a path, or the first executable of that name in PATH."""
+    """Return the file that a shell runs for *name*: that path, or the first executable of that name in the directories
+    of *path*.
+    """
     if "/" in name:
         return container.locate(name)
     first = None

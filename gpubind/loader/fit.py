@@ -5,7 +5,7 @@ not define. Source: glibc `elf/dl-version.c` (`_dl_check_map_versions`).
 
 | a library of a user space (ROCm, Intel's) that both the host and the image have | the copy in use |
 | --- | --- |
-| the image's copy defines every version that its consumers need | the image's |
+| the image's copy defines every version that the files in use need | the image's |
 | else the host's copy defines all versions of the image's, so that programs of the image still run | the host's |
 | else | the image's; files that need more than it defines are left out |
 """
@@ -47,7 +47,7 @@ def fit_files(
 ) -> ImageFit:
     """Return which of *files*, whose paths are in *host*, the loader of the image would refuse, and why.
 
-    A library that the plan provides satisfies what the others need of it; all else must come from the image.
+    Whatever *files* need of a library that the plan provides is satisfied; everything else must come from the image.
     *userspaces* are those of the requested vendors. *forced*: the user requested the host's copies, whatever the image
     has. *libc* are the files of the host's glibc that replace the image's.
     """
@@ -129,7 +129,10 @@ def _interpreter(host: Tree, file: HostFile) -> str:
 
 
 def _image_lacks(elf: ElfFacts, image: Loader, provided: frozenset[str] = frozenset()) -> Optional[Unfit]:
-    """Return the versions that *elf* needs and the image does not define. *provided*: libraries of the plan."""
+    """Return why *elf* does not load: a library of the image does not define the versions that it needs.
+
+    Libraries in *provided* come from the plan, and define all versions.
+    """
     loader = image.for_arch(elf.ident.arch)
 
     def defined(name: str) -> Optional[frozenset[str]]:
@@ -142,7 +145,7 @@ def _image_lacks(elf: ElfFacts, image: Loader, provided: frozenset[str] = frozen
 def _first_undefined(elf: ElfFacts, defined: _Defined, *, of_userspace: bool = False) -> Optional[Unfit]:
     """Return the first library that does not define all the versions that *elf* needs of it.
 
-    A library that is missing, or defines no versions, satisfies everybody.
+    A library that is missing, or that defines no versions, satisfies every need.
     """
     for need in elf.version_needs:
         has = defined(need.library) or frozenset()
@@ -190,7 +193,9 @@ def is_for_video(image: Loader, userspace: Userspace) -> bool:
 
 
 def has_one(image: Loader, patterns: Iterable[str]) -> bool:
-    """Return whether the image has a file of *patterns*: absolute, or below the directories of its loader."""
+    """Return whether the image has a file that matches one of *patterns*: absolute, or below the directories of its
+    loader.
+    """
     below = [f"{directory}/" for directory in image.directories]
     return any(glob(image.tree, head + path) for path in patterns for head in ([""] if path[0] == "/" else below))
 
@@ -212,7 +217,7 @@ def _with_userspace(
     forced: bool,
     libc: Iterable[HostFile],
 ) -> ImageFit:
-    """Return *fit* with the image's copies among *files*, and the files that cannot be loaded.
+    """Return *fit* with those of *files* whose copy in the image is used, and those that cannot be loaded.
 
     *forced*: the host's copies are used, except for files that only other libraries need.
     """
@@ -249,7 +254,10 @@ def _settled(
     fit: ImageFit,
     files_of: Mapping[str, HostFile],
 ) -> ImageFit:
-    """Return *fit* with the side of each candidate; *unfit* do not load, *files_of* are all files by their names."""
+    """Return *fit* with the decision for each of *candidates*: the host's copy, the image's, or neither.
+
+    *unfit* are the files that do not load, *files_of* all files by their names.
+    """
     conflicts: list[Conflict] = []
     unneeded: dict[RootedPath, ImageSideReason] = {}
     while True:  # each turn removes files, so the loop ends
@@ -260,7 +268,7 @@ def _settled(
         orphans = [path for path in ours if path not in reached]
         reasons = {path: _refused(candidate, hosts, defined, unfit, files_of) for path, candidate in ours.items()}
         refused = {path: reason for path, reason in reasons.items() if reason is not None}
-        # A soname is contested only by files that fail for no other reason.
+        # Only a file that fails for no other reason makes a conflict about a soname.
         removed = {
             path: reason
             for path, reason in refused.items()
@@ -295,7 +303,8 @@ def _sides(
 ) -> tuple[dict[RootedPath, ImageSideReason], dict[str, Conflict]]:
     """Return which candidates come from the image, and why; and the conflicts, by soname.
 
-    A library from the image is not a consumer of the host's: each may make the image's copies of others complete.
+    Once the image's copy of a library is used, the host's copy needs nothing any more. The image's copies of other
+    libraries may then define all that is still needed, so the search is repeated.
     """
     image_side: dict[RootedPath, ImageSideReason] = {}
     while True:
@@ -324,7 +333,7 @@ def _reached(ours: Iterable[_NeededFile], hosts: Mapping[str, _NeededFile]) -> f
 
 
 def _side(candidate: _NeededFile, consumers: Iterable[_NeededFile], defined: _Defined) -> Optional[ImageSideReason]:
-    """Return why the image's copy is used; None if the host's is."""
+    """Return why the image's copy of *candidate* is used; None if the host's is."""
     soname = candidate.file.name
     has = defined(soname)
     if has is None or candidate.forced:
@@ -352,7 +361,7 @@ def _refused(
     unfit: Mapping[RootedPath, Unfit],
     files_of: Mapping[str, HostFile],
 ) -> Optional[Unfit]:
-    """Return why *candidate* cannot be loaded with the *hosts* libraries and the image's other files."""
+    """Return why *candidate* cannot be loaded with the host's libraries *hosts* and the other files of the image."""
 
     def provided(name: str) -> Optional[frozenset[str]]:
         provider = hosts.get(name)

@@ -44,7 +44,9 @@ from gpubind.model.arch import architecture, library_token
 from gpubind.model.cuda import version_key
 
 _SHARED = ("/dev/", "/home/", "/proc/", "/root/", "/run/", "/sys/", "/tmp/", "/var/tmp/")
-"""Directories that a container may share with the host: a mount point that is created there remains."""
+"""Directories that a container may share with the host. A mount point that is created there would remain on the
+host.
+"""
 _MODULES: dict[str, FileRole] = {GCONV_DIRECTORY: "directory", SOTRUSS_MODULE: "library"}
 _PROGRAM_DIRECTORIES = ("/usr/bin", "/usr/sbin", "/bin", "/sbin")
 
@@ -64,7 +66,7 @@ def glibc_files(loader: Loader) -> GlibcFiles:
 
 
 def unrecorded(loader: Loader) -> tuple[str, ...]:
-    """Return the names of members that the record of a host does not contain."""
+    """Return the names of glibc's files that the record of a host does not contain."""
     members = ((name, ident) for name, _, ident in _members(loader))
     return tuple(sorted({name for name, ident in members if isinstance(ident, Missing) and ident.why == "unrecorded"}))
 
@@ -78,9 +80,10 @@ def replacement_files(
     *,
     is_companion: bool = False,
 ) -> tuple[HostFile, ...]:
-    """Return the files of the host's glibc *version*, by target in the image.
+    """Return the files of the host's glibc *version*, sorted by target in the image.
 
-    *is_companion*: both loaders are for 32-bit programs; the 64-bit glibc has already replaced programs and modules.
+    *is_companion*: both loaders are for 32-bit programs. glibc's programs are then left out: the 64-bit ones replace
+    them.
     """
     files_by_target = {
         target: _file(host, version, name, "library", host_files[name][0], target)
@@ -100,7 +103,9 @@ def replacement_files(
 
 
 def missing_files(host_files: GlibcFiles, image_files: GlibcFiles) -> tuple[str, ...]:
-    """Return the members that the image's programs need and the host lacks; any of them prevents a replacement."""
+    """Return the files of the image's glibc that its programs need and the host lacks. Any of them prevents a
+    replacement.
+    """
     return tuple(name for name in image_files if name not in host_files and (name in CORE_LIBRARIES or is_loader(name)))
 
 
@@ -165,7 +170,7 @@ def _is_needed(file: HostFile, request: Request) -> bool:
 
 
 def _bridge(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageFit) -> Optional[LibcReplacement]:
-    """Return the host's glibc if it is newer than the image's, for the same architecture."""
+    """Return the host's glibc as a replacement of the image's; None if it is not newer. It may be refused."""
     arch, image_glibc = fit.facts.arch, image.glibc
     host_loader = Loader(host.lenient, arch)
     if image_glibc is None or arch is None:
@@ -202,7 +207,9 @@ def _bridge(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageFit)
 def _file(
     host: Loader, version: str, name: str, kind: FileRole, path: RootedPath, target: Optional[RootedPath] = None
 ) -> HostFile:
-    """Return a file that replaces the image's at *target*; without it, a library of the plan."""
+    """Return a file of the host's glibc that replaces the image's at *target*; without *target*, a library that is
+    added.
+    """
     file_stat = host.tree.lenient.stat(path)
     is_library = kind == "library"
     return HostFile(

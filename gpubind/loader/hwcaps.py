@@ -28,7 +28,7 @@ _INTELS = {
     "haswell": {"avx2", "bmi1", "bmi2", "fma", "abm", "movbe", "popcnt"},
     "avx512_1": {"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"},
 }
-"""The flags for which glibc until 2.36 gives an Intel processor this name."""
+"""The names that glibc until 2.36 gives to an Intel processor, each with the flags that it requires."""
 
 
 class Cpu(NamedTuple):
@@ -48,7 +48,7 @@ def parse_cpuinfo(text: str) -> Optional[Cpu]:
 def hwcaps_subdirectories(arch: str, glibc: Optional[str], cpu: Optional[Cpu]) -> tuple[str, ...]:
     """Return the subdirectories that the loader of *glibc* (`2.36`) searches on *cpu*, in order.
 
-    If *cpu* is None, for every processor; empty if *glibc* is None (another C library).
+    If *cpu* is None, return those of every processor. There are none if *glibc* is None (another C library).
     """
     if glibc is None:
         return ()

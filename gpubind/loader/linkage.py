@@ -1,6 +1,6 @@
-"""Linkage: the library that a file in a container gets for each name that it needs, and the versions that lack.
+"""Linkage: the library that a file in a container gets for each name that it needs, and the missing symbol versions.
 
-The facts come from the loader's closure. They are values by file, for a page that shows what needs what.
+The facts come from the loader's closure. They are grouped by file, for documents that show what needs what.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class LinkUse(NamedTuple):
     """A library that a file needs."""
 
     name: str
-    """As in DT_NEEDED."""
+    """Its name in DT_NEEDED."""
     path: Optional[str]
     """The file in the container that is loaded for it; None if it is missing or unknown."""
     state: State = "found"
@@ -35,7 +35,7 @@ class LinkUse(NamedTuple):
     versions: tuple[str, ...] = ()
     """The symbol versions that the file needs of it."""
     lacking: tuple[str, ...] = ()
-    """The needed versions that it does not define."""
+    """The needed versions that the library does not define."""
     found_by: Optional[SearchRule] = None
     """The search rule that found it, for the first file that needs it; None if unknown."""
     fault: Optional[str] = None
@@ -55,7 +55,7 @@ class LinkedFile(NamedTuple):
     """A program or library, and what it is linked with."""
 
     path: str
-    """The path in the container; on the host, if the file is left out."""
+    """The path in the container; for a file that is left out, the path on the host."""
     origin: Origin
     uses: tuple[LinkUse, ...] = ()
     fault: Optional[str] = None
@@ -88,14 +88,16 @@ def linked_files(
             origin, source = _origin(loaded, default_origin)
             uses = _uses(loaded.elf, partial(resolve, loaded))
             file = LinkedFile(loaded.file.path, origin, uses, faults.get(loaded.file.path), source)
-            # The same file may lack less where another program loads it.
+            # A file may lack fewer libraries if another program loads it. The worst case is kept.
             both = linked.get(file.path, file), file
             linked[file.path] = max(both, key=lambda file: sum(use.is_broken for use in file.uses))
     return tuple(linked.values())
 
 
 def linked_in_plan(tree: Tree, mounts: Iterable[Mount]) -> tuple[LinkedFile, ...]:
-    """Return *mounts*, of files in *tree*, without an image: libraries outside the plan are unknown."""
+    """Return the linkage of *mounts*, whose files are in *tree*, without an image: libraries outside the plan are
+    unknown.
+    """
     mounts = tuple(mounts)
     targets = {mount.target.rpartition("/")[2]: mount.target for mount in mounts if mount.kind == "library"}
 
@@ -106,7 +108,7 @@ def linked_in_plan(tree: Tree, mounts: Iterable[Mount]) -> tuple[LinkedFile, ...
 
 
 def linked_outside(container: Container, tree: Tree, path: RootedPath) -> LinkedFile:
-    """Return the linkage in the container of a file outside it: *path* of *tree*."""
+    """Return the linkage that a file outside the container, *path* of *tree*, would have in the container."""
 
     def resolve(name: str) -> _Found:
         file = container.find(name)

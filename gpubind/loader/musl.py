@@ -1,7 +1,7 @@
 """The differences between musl's loader and glibc's: where it looks for libraries, and which ones it provides itself.
 
-It reads no cache, compares no versions of symbols, and searches LD_LIBRARY_PATH before the DT_RPATH or DT_RUNPATH of a
-file and of all that load it. Source: musl 1.2.5 `ldso/dynlink.c` (load_library, fixup_rpath).
+musl's loader reads no cache, compares no versions of symbols, and searches LD_LIBRARY_PATH before the DT_RPATH or
+DT_RUNPATH of a file and of all that load it. Source: musl 1.2.5 `ldso/dynlink.c` (load_library, fixup_rpath).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gpubind.files import Tree
 from gpubind.formats.elf.elf import LIBC, ElfFacts
 
 GCOMPAT = "/lib/libgcompat.so.0"
-"""The substitute for glibc on musl. The loader that programs of glibc name is a link that loads it first."""
+"""The substitute for glibc on musl. It is loaded first, by the loader that programs for glibc name."""
 _DIRECTORIES = ("/lib", "/usr/local/lib", "/usr/lib")
 _LOADER = re.compile(r"ld-musl-.*\.so\.1", re.DOTALL)
 _OWN = re.compile(r"lib(c|pthread|rt|m|dl|util|xnet)\.")

@@ -1,8 +1,8 @@
 """Follow paths in a container: the image's tree, and what is mounted over it.
 
-The mount that covers a component decides which tree provides it. Links of every tree are followed in the container.
-A mount covers the file to which its target's links lead, with all files and mounts below it. Missing mount points are
-created.
+The mount that covers a component of a path decides which tree provides it. Links of every tree are followed in the
+container. A mount covers the file to which the links of its target lead, with all files and mounts below it. Missing
+mount points are created.
 
 Source: path_resolution(7), mount(2); Apptainer 1.4 and bubblewrap make missing mount points.
 """
@@ -26,7 +26,7 @@ PYTHON_VARIABLES = ("PYTHONHOME", "PYTHONNOUSERSITE", "PYTHONPATH", "PYTHONUSERB
 
 
 class UserBind(NamedTuple):
-    """A bind of the user, of the site, or a default one of the runtime."""
+    """A bind that the user or the site makes, or that the runtime makes by default."""
 
     source: HostPath
     """A file or a directory of this host."""
@@ -39,8 +39,9 @@ class UserMounts(NamedTuple):
     binds: tuple[UserBind, ...] = ()
     """In the order in which the runtime mounts them: a later one covers an earlier one."""
     env: tuple[EnvVar, ...] = ()
-    """The user's operations on search paths, LD_PRELOAD, Python's and ROCm's variables, applied after the image's.
-    `default` takes effect where the image sets nothing."""
+    """The user's operations on search paths, LD_PRELOAD, Python's and ROCm's variables. They are applied after the
+    image's. The operation `default` takes effect if the image does not set the variable.
+    """
     working_directory: Optional[ContainerPath] = None
     """The directory in which the program starts; None if it is unknown."""
     unknown_options: tuple[str, ...] = ()
@@ -66,10 +67,10 @@ class NamespaceEntry(NamedTuple):
     """The file or directory at a path."""
 
     path: str
-    """The link-free path in the container; the root is empty."""
+    """The link-free path in the container; empty for the root."""
     kind: FileKind
     tree: Optional[Tree]
-    """None for a directory that is created for a mount point, or a source outside all trees."""
+    """The tree that holds it; None for a directory that is created for a mount point, or a source outside all trees."""
     tree_path: RootedPath
     """The resolved path in that tree."""
     cover: Optional[Cover]
@@ -119,7 +120,7 @@ class Namespace:
         self._implied_directories.update(dict.fromkeys(_parents(path)))
 
     def _follow(self, current: NamespaceEntry, path: str) -> tuple[Union[NamespaceEntry, Missing], str]:
-        """Return the entry at *path* from *current*, and its link-free path: also that of a missing file."""
+        """Return the entry at *path* from *current*, and its link-free path. A missing file has such a path as well."""
         entry, at, missing_names = walk_path(
             path, current, self._root, self._step, self._parent, lambda current: current.kind == "dir"
         )

@@ -93,7 +93,7 @@ def _of_prefix(prefix: Optional[str]) -> tuple[str, ...]:
 
 
 def _version(tree: Tree, file: ContainerFile, prefixes: tuple[str, ...]) -> Optional[str]:
-    """Return `3.11` from the interpreter's name, else from its only directory of libraries."""
+    """Return the version, `3.11`, in the interpreter's name, else in the name of its only directory of libraries."""
     match = PYTHON.fullmatch(basename(file.resolved_path))
     if match and match.group(1):
         return f"3.{match.group(1)}"

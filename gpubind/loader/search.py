@@ -139,8 +139,8 @@ class Loader:
         sibling: Optional[Loader] = None,
         extra_directories: tuple[str, ...] = (),
     ) -> None:
-        """Make the loader, which searches *extra_directories* last; *sibling* is that of another architecture, with the
-        same cache and configuration.
+        """Make the loader, which searches *extra_directories* last. *sibling* is the loader of another architecture,
+        with the same cache and configuration.
         """
         self.tree = tree
         self.arch = arch
@@ -222,11 +222,11 @@ class LibrarySearch:
         *,
         distrusts_cache: bool = False,
     ) -> None:
-        """*locate* returns the file at a path, *has_directory* whether a directory exists, None if that is unknown.
+        """*locate* returns the file at a path; *has_directory* whether a directory exists, None if that is unknown.
         *cpu* reads the processor, if it is known. *glibc* returns the glibc that replaces the loader's own.
 
-        *distrusts_cache*: the cache may be stale, and the processor is any. After the cache, the directories of
-        ld.so.conf are searched, and only libraries count.
+        *distrusts_cache*: the cache may be stale, and the processor may be any. The directories of ld.so.conf are then
+        searched after the cache, and files that are not libraries are skipped.
         """
         self._loader = loader
         self._locate = locate
@@ -236,14 +236,15 @@ class LibrarySearch:
         self._replace_glibc = glibc
         self._distrusts_cache = distrusts_cache
         self._answers: dict[tuple[Any, ...], Union[Hit, LoadFailure]] = {}
-        """By the name, and by all of its consumer that determines the search."""
+        """The results, by the name and by all properties of the consumer that determine the search."""
         self._existing: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._below: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def find(
         self, name: str, consumer: Optional[LoadedObject] = None, musl: Optional[tuple[str, ...]] = None
     ) -> Union[Hit, LoadFailure]:
-        """Return the file that *consumer* gets for *name*; if None, a program without search paths that calls `dlopen`.
+        """Return the file that *consumer* gets for *name*; without a consumer, what a program without search paths gets
+        by dlopen.
 
         *musl* are the directories that musl's loader searches last, if that is the loader.
         """
@@ -262,7 +263,7 @@ class LibrarySearch:
     def _first(
         self, name: str, consumer: Optional[LoadedObject], musl: Optional[tuple[str, ...]]
     ) -> Union[Hit, LoadFailure]:
-        """Return the first file for *name*. A file that is not ELF ends the search of a program."""
+        """Return the first file for *name*. At a file that is not ELF the loader fails: it does not search on."""
         needed_by = "" if consumer is None else consumer.file.path
         if "/" in name or not name:
             file = self._locate(name) if name.startswith("/") and not self._distrusts_cache else None
@@ -285,7 +286,7 @@ class LibrarySearch:
     def candidates(
         self, name: str, consumer: Optional[LoadedObject] = None, musl: Optional[tuple[str, ...]] = None
     ) -> Iterator[tuple[str, SearchRule, bool]]:
-        """Yield each path for *name*, in order, its rule, and whether this processor certainly uses the path."""
+        """Yield each path for *name*, in order, with its rule, and whether this processor certainly uses the path."""
         rpaths, runpath = ((), ()) if consumer is None else (consumer.rpaths, consumer.runpath)
         if musl is not None:
             yield from ((f"{directory}/{name}", "library-path", True) for directory in self._library_path)
@@ -435,7 +436,8 @@ def _multiarch(tree: Tree) -> list[RootedPath]:
 
 
 def unusual_glibc_directories(tree: Tree) -> tuple[str, ...]:
-    """Return possible directories of a glibc elsewhere: where the usual loaders lead, or in a store, newest first.
+    """Return unusual directories of a glibc: those to which the usual loaders link, then those in a store, the newest
+    first.
 
     Source: alpine-pkg-glibc `APKBUILD`, with /usr/glibc-compat; nixpkgs `pkgs/build-support/docker`.
     """

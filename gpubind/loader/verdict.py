@@ -73,9 +73,9 @@ class LibcReplacement(NamedTuple):
     version: str
     """The host's version, `2.41`."""
     files: tuple[HostFile, ...]
-    """The files that would replace the image's; empty if none may."""
+    """The files that would replace the image's; empty if the replacement is refused."""
     refusal: tuple[str, ...] = ()
-    """Why none may: a case of the finding `libc-refused`, and its subject."""
+    """Why the replacement is refused: a case of the finding `libc-refused`, and its subject."""
     enables: tuple[RootedPath, ...] = ()
     """The host files that load only with this glibc."""
     is_used: bool = False
@@ -93,9 +93,9 @@ class ImageFit(NamedTuple):
 
     facts: ImageFacts
     unfit: Mapping[RootedPath, Unfit]
-    """By the host file's path."""
+    """Why a file of the host cannot be loaded, by its path."""
     image_groups: tuple[tuple[FileGroup, bool], ...]
-    """The vendor-neutral groups that the image provides; True: for 32-bit programs."""
+    """The vendor-neutral groups that the image provides, each with whether it is for 32-bit programs."""
     image_userspaces: Mapping[FileGroup, str] = MappingProxyType({})
     """By group, the library that shows that the image has the user space."""
     for_video: tuple[FileGroup, ...] = ()
@@ -123,6 +123,6 @@ class ImageFit(NamedTuple):
 
 
 def lacking(versions: Iterable[str], defined: Iterable[str]) -> tuple[str, ...]:
-    """Return the *versions* that are not *defined*; a library that defines none satisfies everybody."""
+    """Return those of *versions* that are not in *defined*. A library that defines no versions satisfies every need."""
     definitions = frozenset(defined)
     return tuple([version for version in versions if version not in definitions]) if definitions else ()
