@@ -309,6 +309,9 @@ ALLOW_WRITABLE = Option(
 CHECK_FIRST = Option(
     "--check, --no-check", "Check first, and do not start on an error finding.", "Launch", preset="settings"
 )
+LOG_START = Option(
+    "--log-start, --no-log-start", "Write a line about the start to the system log.", "Launch", preset="settings"
+)
 REQUIRE_GPU = Option("--require-gpu", "Do not start without a GPU.", "Launch", preset="settings")
 DRY_RUN = Option("--dry-run", "Print the command instead.", "Launch")
 STRICT = Option("--strict", "Exit 1 on a warning, too.", "Filtering", preset="settings")
@@ -318,9 +321,8 @@ QUIET = Option("-q, --quiet", "Do not report findings.", "Output")
 MEMO_HELP = "-vv: also whether a kept answer was given."
 VERBOSE = Option("-v, --verbose", f"Report notes, too. {MEMO_HELP}", "Output", is_repeatable=True)
 
-CONFIGURABLE = tuple(
-    option for option in (*PLAN_OPTIONS, BACKEND, CHECK_FIRST, REQUIRE_GPU, STRICT) if option.preset == "settings"
-)
+_SHARED = (*PLAN_OPTIONS, BACKEND, CHECK_FIRST, LOG_START, REQUIRE_GPU, STRICT)
+CONFIGURABLE = tuple(option for option in _SHARED if option.preset == "settings")
 """The shared options that a configuration file may set, in addition to `format` and `ignore`."""
 
 

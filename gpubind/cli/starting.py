@@ -24,6 +24,7 @@ def start_request(
     allow_writable: bool,
     quiet: bool,
     verbose: int,
+    log_start: bool = False,
     backend_arg: Optional[Sequence[str]] = None,
 ) -> StartRequest:
     """Return the request of the options. Errors: `UsageError` (code `host-to-start`) for a recorded host."""
@@ -40,6 +41,7 @@ def start_request(
         dry_run=dry_run,
         require_gpu=require_gpu,
         check=check,
+        log_start=log_start,
         allow_writable=allow_writable,
         reasons=ignored_findings(()) if check else {},
         severities=configured_severities() if check else {},

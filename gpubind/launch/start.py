@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from gpubind.model import Finding
     from gpubind.rules.preflight import Preflight
 
+_JOB_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID")
+"""Variables with the number of the job, of Slurm, PBS, LSF, Grid Engine and Flux."""
 FALLBACK_ERRORS = (BoundError, UnseenError)
 """Errors of a host that gpubind cannot inspect, and whose GPUs the runtime's own flag may still provide."""
 
@@ -71,6 +73,7 @@ def _plan_command(request: StartRequest, action: Action, line: StartArguments, t
     if not request.dry_run and any(token in arg for arg in command.argv):
         mark_uncacheable("the container has a name for this start only")
     inspect_start(request, target, prepared, line.argv[0] if action == "exec" else None)
+    log_start(request, prepared, line.image.word)
     return command
 
 
@@ -136,6 +139,28 @@ def inspect_start(request: StartRequest, target: StartTarget, prepared: Prepared
                 request.report(finding)
     if missing is not None:
         raise missing
+
+
+def log_start(request: StartRequest, prepared: PreparedStart, image: str) -> None:
+    """Write the line about a start of *image* to the system log, if requested."""
+    if not request.log_start or request.dry_run:
+        return
+    from gpubind.documents.text import printable
+
+    mark_uncacheable("each start has its line in the system log")
+    fields = {
+        "job": next((request.environ[name] for name in _JOB_VARIABLES if request.environ.get(name)), "-"),
+        "uid": prepared.host.identity.euid,
+        "runtime": prepared.start.runtime.name,
+        "image": image,
+        "gpus": sum(gpu.chosen for gpu in prepared.plan.gpus),
+        "plan": prepared.plan.digest,
+    }
+    try:
+        system.write_system_log(printable(" ".join(("start", *(f"{name}={value}" for name, value in fields.items())))))
+    except OSError as error:
+        text = f"the system log has no line about this start: {error.strerror or error}"
+        request.report(Notice("warning", "start-not-logged", text))
 
 
 def preflight_of(prepared: PreparedStart, runtime: Runtime, program: Optional[str] = None) -> Preflight:

@@ -58,6 +58,8 @@ class StartRequest(NamedTuple):
     dry_run: bool = False
     require_gpu: bool = False
     check: bool = False
+    log_start: bool = False
+    """Whether the system log gets a line about the start."""
     allow_writable: bool = False
     is_entered: bool = False
     """As in `Start`."""

@@ -204,7 +204,7 @@ def test_each_error_is_as_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_nothing_is_requested_of_a_start_by_default() -> None:
     request = StartRequest(machine, PlanQuery(), {})
-    assert request[3:] == ((), {}, False, False, False, False, False, False, "removed", False, {}, {}, ignore)
+    assert request[3:] == ((), {}, False, False, False, False, False, False, False, "removed", False, {}, {}, ignore)
     assert StartTarget(RUNTIMES["crun"], "crun", host({}), None)[4:] == ((), False, False, None)
     assert GpuRequest() == ((), None, None, (), (), "", False, False, False, False, True)
     assert FilePolicy() == (True, None, None, None)

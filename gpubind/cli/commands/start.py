@@ -85,6 +85,7 @@ def _command(action: Action, text: str, *examples: tuple[str, str]) -> Subcomman
             declared.BACKEND_ARGUMENTS,
             declared.ALLOW_WRITABLE,
             declared.CHECK_FIRST,
+            declared.LOG_START,
             declared.REQUIRE_GPU,
             declared.DRY_RUN,
             declared.QUIET,

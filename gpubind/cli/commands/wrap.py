@@ -74,6 +74,7 @@ WRAP = Subcommand(
     (
         declared.ALLOW_WRITABLE,
         declared.CHECK_FIRST,
+        declared.LOG_START,
         declared.REQUIRE_GPU,
         declared.DRY_RUN._replace(help="Print the command line instead."),
         declared.JSON._replace(help="With --dry-run, print gpubind.command/1.", expands_to=""),

@@ -11,7 +11,7 @@ from gpubind.image.reference import native_reference
 from gpubind.inventory.nodes import NVIDIA_MODULE
 from gpubind.launch.caller import find_remote_daemon
 from gpubind.launch.lasting import use_cdi_devices
-from gpubind.launch.start import FALLBACK_ERRORS, inspect_start, prepare_start, report_builtin_flag
+from gpubind.launch.start import FALLBACK_ERRORS, inspect_start, log_start, prepare_start, report_builtin_flag
 from gpubind.launch.target import UNREADABLE_IMAGE_ERRORS, StartRequest, StartTarget, start_as_written, with_target
 from gpubind.launch.wrap.command import WrappedCommand, asks_by_flag, insert_gpubind, parse_command, rewrite
 from gpubind.launch.wrap.gpus import SHOWN, GpuRequest, as_written, with_image
@@ -122,6 +122,7 @@ def _planned(request: StartRequest, line: WrappedCommand, target: StartTarget) -
     inspect_start(merged_request, target, prepared, line.command[0] if has_command_word else None)
     if not prepared.plan.drivers:
         return None
+    log_start(request, prepared, line.image or "-")
     insert, remove = prepared.arguments.options, {option.name for option in line.options}
     environ, file = request.environ, None
     if not prepared.includes_user_options:
