@@ -119,8 +119,9 @@ def writable_files(plan: Plan) -> frozenset[str]:
 def _read_env_files(
     runtime: Runtime, paths: Iterable[str], environ: Mapping[str, str]
 ) -> tuple[dict[str, Optional[str]], bool]:
-    """Return the variables, and whether a file was not read: only one process, the runtime, can read a pipe such as
-    `<(...)`.
+    """Return the variables that the files at *paths* set, and whether a file was left unread.
+
+    A pipe such as `<(...)` is left unread, because only one process can read it: the runtime.
     """
     values: dict[str, Optional[str]] = {}
     unread = False
@@ -134,7 +135,9 @@ def _read_env_files(
 
 
 def _require_complete_options(line: ParsedCommandLine) -> None:
-    """Errors: `UsageError` for a --backend-arg that would make the program misread the arguments after it."""
+    """Errors: `UsageError` if a --backend-arg lacks its value or is not an option: the program would misread what
+    follows it.
+    """
     if line.error is not None:
         problem = f"`{line.argv[line.error.position]}` of --backend-arg lacks its value"
         hint = "give the value in the same argument, --backend-arg=--bind=/a:/b, or in one more --backend-arg after it"

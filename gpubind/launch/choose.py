@@ -76,10 +76,10 @@ class ChosenRuntime(NamedTuple):
 def choose_runtime(image_arg: str, environ: Mapping[str, str], *, elsewhere: bool = False) -> ChosenRuntime:
     """Return the first runtime in PATH that starts the image *image_arg*.
 
-    *elsewhere*: for another machine; if no such runtime is in PATH, return the first of the table. `podman:NAME` and
-    `docker:NAME` name images in the stores of those programs. Any other name that does not exist may be a mistake: if
-    no program with a store is in PATH, another runtime reports it. Errors: `RuntimeLimitError` (code `no-runtime`),
-    `HostReadError` (code `no-image`).
+    *elsewhere*: the start is for another machine; if PATH has no such runtime, the first one of the table is returned.
+    `podman:NAME` and `docker:NAME` name images in the stores of those programs. Any other name that is not a file may
+    be an image in a store, or a mistake. If no program with a store is in PATH, a runtime without a store is returned,
+    which reports the mistake. Errors: `RuntimeLimitError` (code `no-runtime`), `HostReadError` (code `no-image`).
     """
     image = parse_reference(image_arg)
     form = image.form
@@ -112,9 +112,9 @@ def choose_runtime(image_arg: str, environ: Mapping[str, str], *, elsewhere: boo
 def _choose_from_args(
     action: Action, args: tuple[str, ...], environ: Mapping[str, str], *, elsewhere: bool = False
 ) -> ChosenRuntime:
-    """Return the first runtime that has the options before IMAGE and that starts IMAGE.
+    """Return the first runtime that has all options before IMAGE and that starts IMAGE.
 
-    The options of a runtime determine which argument is IMAGE, and IMAGE determines the runtime.
+    Which argument is IMAGE depends on the options of a runtime. So each runtime is tried with its own options.
     """
     if not args[0].startswith("-"):
         return choose_runtime(args[0], environ, elsewhere=elsewhere)
@@ -160,7 +160,7 @@ def _split_options(runtime: Runtime, action: Action, args: tuple[str, ...]) -> t
 
 
 def _runtimes_for(form: Optional[ImageForm]) -> Iterator[str]:
-    """Yield the runtimes that start images of *form*, in the order of the table; None: all but those of bundles."""
+    """Yield the runtimes that start images of *form*, in the order of the table; for None, all but those of bundles."""
     for name in RUNTIMES:
         if ("bundle" not in RUNTIMES[name].image_forms) if form is None else form in RUNTIMES[name].image_forms:
             yield name

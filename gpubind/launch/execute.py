@@ -35,14 +35,14 @@ def find_program(name: str, environ: Mapping[str, str]) -> Optional[str]:
 
 
 def this_program() -> tuple[str, ...]:
-    """Return the arguments that start this gpubind by its path: another host and `sudo` have another PATH."""
+    """Return the arguments that start this gpubind by its path, because `sudo` and other hosts have another PATH."""
     program = sys.argv[0]
     is_module = os.path.basename(program) in ("__main__.py", "-c", "-m")
     return this_package() if is_module else (system.absolute(program),)
 
 
 def this_package() -> tuple[str, ...]:
-    """Return the arguments that start this package by its path: `-m` would search the working directory first."""
+    """Return the arguments that start this package by its path; `-m` would search the working directory first."""
     archive: Optional[str] = getattr(sys.modules[__name__].__loader__, "archive", None)
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return sys.executable, archive or os.path.join(package, "__main__.py")
@@ -86,14 +86,14 @@ def programs_in_path(name: str, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 class VersionProbe:
-    """`PROGRAM --version`. It may run while other work goes on; close it on every path, so that no process is left."""
+    """`PROGRAM --version`, which may run while other work goes on. Close it on every path: no process may be left."""
 
     def __init__(self) -> None:
         self._known: Optional[ProgramVersion] = None
         self._started: Optional[Process] = None
 
     def start(self, program: str) -> None:
-        """Start *program*, unless its version is cached. `version` reports the error of one that cannot be started."""
+        """Start *program*, unless its version is cached. If it cannot be started, `version` reports the error."""
         from gpubind.memo.versions import ProgramVersion
 
         self._known = ProgramVersion(program)
@@ -104,8 +104,9 @@ class VersionProbe:
                 self._started = Process(program, (program, "--version"), _plain_environ())
 
     def version(self, program: str) -> str:
-        """Return what *program* prints, up to 4096 bytes; empty if it fails. That of an ELF file is cached until the
-        file changes.
+        """Return what *program* prints, up to 4096 bytes; empty if it fails.
+
+        The output of an ELF file is cached until the file changes.
         """
         from gpubind.memo.versions import version_of
 
@@ -133,7 +134,7 @@ class VersionProbe:
 
 
 def _plain_environ() -> Mapping[str, str]:
-    """Return the variables of this process. A version does not depend on them, so that the memo does not note them."""
+    """Return the variables of this process, without a note in the memo: a version does not depend on them."""
     environ = system.environ()
     return environ.plain() if isinstance(environ, Environ) else environ
 
@@ -166,7 +167,7 @@ def callers_environ() -> Mapping[str, str]:
 
 
 def execute(argv: Sequence[str], environ: Mapping[str, str], program: Optional[str] = None) -> NoReturn:
-    """Replace this process by *argv*, with the program at the path *program*, or else the first argument.
+    """Replace this process by the program at *program*, or else at the first argument, with the arguments *argv*.
 
     Errors: `StartError` (code `not-started`).
     """

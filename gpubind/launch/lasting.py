@@ -1,8 +1,8 @@
 """Containers that are started more than once: `use_cdi_devices` gives them a CDI device instead of paths.
 
-The paths of a plan contain the driver's version, and a container keeps the paths from its creation: after an update of
-the driver it does not start. docker and podman store the name of a CDI device, and read its spec at each start.
-Decision 0018 lists the experiments.
+The paths of a plan contain the driver's version, and a container keeps the paths of its creation. So it does not start
+after an update of the driver. Of a CDI device, docker and podman store only the name, and they read its spec at each
+start. Decision 0018 lists the experiments.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _OPENCL = "libOpenCL.so.1"
 def restart_severity(start: Start, container: Literal["removed", "kept", "created"]) -> Optional[Severity]:
     """Return how serious it is if the container of *start* cannot start again; None if it is started only once.
 
-    *container*: as in `StartRequest`. A container started in the foreground is seldom started again, but a development
-    container is. A created one is started later, even if it is removed at its end.
+    *container*: as in `StartRequest`. A container that runs in the foreground and is kept may be one for development,
+    which is started again. A container that is only created is started later, even if it is removed at its end.
     """
     options = start.user.options
     restarts = (options.last("restart") or "no") != "no"
@@ -40,10 +40,10 @@ def restart_severity(start: Start, container: Literal["removed", "kept", "create
 def use_cdi_devices(
     request: StartRequest, target: StartTarget, prepared: PreparedStart, *, has_nodes: bool = False
 ) -> PreparedStart:
-    """Return *prepared* with CDI devices in place of the plan's paths, if the container starts again and they give the
-    same GPUs.
+    """Return *prepared* with CDI devices in place of the plan's paths.
 
-    Otherwise a notice reports the reason. *has_nodes*: whether the user's options provide device nodes.
+    This happens only if the container may be started again, and if the devices give the same GPUs; if they do not, a
+    notice reports why. *has_nodes*: whether the user's options provide device nodes.
     """
     start, plan = prepared.start, prepared.plan
     if start.restarts is None or not plan.mounts:
@@ -90,7 +90,10 @@ def _directories(preflight: Preflight, runtime: Runtime) -> tuple[str, ...]:
 
 
 def _names(registry: Registry, plan: Plan, vendor: Vendor) -> tuple[str, ...]:
-    """Return the devices of *registry* with exactly the chosen GPUs of the plan: `all` if the plan chooses all."""
+    """Return the names of the devices in *registry* that together have exactly the GPUs that the plan chooses.
+
+    The device `all` is returned if the plan chooses all GPUs. Empty if there are no such devices.
+    """
     from gpubind.inventory.cdi.specs import GPU_NODES
     from gpubind.model.vendors import CDI_KINDS
 
@@ -118,7 +121,9 @@ def _names(registry: Registry, plan: Plan, vendor: Vendor) -> tuple[str, ...]:
 
 
 def _is_fit(loaded: LoadedSpec, preflight: Preflight, engine: str) -> bool:
-    """Return whether devices of *loaded* start now and provide what the plan requires. The engine runs their hooks."""
+    """Return whether the engine can use the devices of *loaded* now, with their hooks, and they provide what
+    *preflight*'s plan requires.
+    """
     from gpubind.formats.driver.cdi import VERSIONS
     from gpubind.inventory.cdi.specs import missing_paths, stale_findings
 

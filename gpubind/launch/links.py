@@ -1,7 +1,7 @@
-"""Write a directory of links, which is complete or unchanged: `put_links`.
+"""Write a directory of links: `put_links`. It is complete or unchanged at any time.
 
-The directory is itself a link to a hidden sibling, whose name contains a hash of all its links. So a rename replaces it
-atomically, and a change by another program is recognised.
+The directory is itself a link to a hidden sibling, whose name contains a hash of all links. So renaming one link
+replaces the directory atomically, and a change by another program is recognised.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _LENGTH = 16
 def put_links(links: Mapping[str, HostPath], directory: str) -> bool:
     """Make *directory* contain exactly *links*, by their relative paths. Return whether anything changed.
 
-    Errors: `OutputError` (code `other-directory`) if gpubind did not make what is there; (code `unwritable-file`), for
-    root also if other users could change the directory.
+    Errors: `OutputError`: code `other-directory` if *directory* exists and gpubind did not make it; code
+    `unwritable-file` if it cannot be written, and for root also if other users could change it.
     """
     mark_uncacheable("a directory is written")
     parent, name = os.path.split(system.absolute(directory))
@@ -60,7 +60,7 @@ def put_links(links: Mapping[str, HostPath], directory: str) -> bool:
 
 
 def _resolve_directory(parent: str, name: str) -> Optional[str]:
-    """Return the target of the link *name*; None if nothing is there, and empty for an empty directory.
+    """Return the target of the link *name*; None if there is no such file, and empty for an empty directory.
 
     Errors: `OutputError` (code `other-directory`) for anything that `put_links` did not make.
     """

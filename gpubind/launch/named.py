@@ -1,4 +1,6 @@
-"""Find the program of a command line as a shell does. It imports nothing, as lines that are passed through load it."""
+"""Find the program of a command line as a shell does. It is loaded for lines that are passed through: it imports
+nothing.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpubind.runtimes.runtime import Runtime, Start
 
 DEFAULT_RUNTIME = next(iter(RUNTIMES))
-"""The runtime that most resembles an unknown one."""
+"""The runtime that stands for an unknown one, because it resembles the others most."""
 
 
 def make_preflight(
@@ -34,9 +34,10 @@ def make_preflight(
     expected: tuple[Expectation, ...] = (),
     looks_at_gpu_code: bool = True,
 ) -> Preflight:
-    """Return the input of the rules for a start by *runtime* on *host*, which may lack it. Nothing is written.
+    """Return the input of the rules for a start by *runtime* on *host*. Nothing is written.
 
-    *plan_or_query* is the plan, or the request for one. Errors: as `plan_host`; `UsageError` (code `other-host`).
+    *host* may lack the program of *runtime*. *plan_or_query* is the plan, or the request for one. Errors: as
+    `plan_host`; `UsageError` (code `other-host`).
     """
     start = None
     if runtime is not None and plan_or_query.request.like is None:
@@ -93,7 +94,7 @@ def _without_container(
     *,
     looks_at_gpu_code: bool,
 ) -> Preflight:
-    """Return what the rules inspect of *program* on this machine itself, with the caller's environment.
+    """Return the input of the rules for *program* on this machine, in the caller's environment, without a container.
 
     Errors: `UsageError` (code `program-without-image`) for another machine, a *runtime*, or the plan of `--like`.
     """
@@ -121,12 +122,12 @@ def _without_container(
 
 
 def local_programs(host: Host) -> Optional[Tree]:
-    """Return the files of this machine; None if *host* is another one, or has its driver in another root."""
+    """Return the files of this machine; None if *host* is another machine, or if its driver is below another root."""
     return host.local if host.local is not None and host.local.root == host.driver.root else None
 
 
 def program_without_image(problem: str) -> UsageError:
-    """Return the error about a program that cannot be one of this machine."""
+    """Return the error for a program that was given without an image, but cannot be looked for on this machine."""
     why = "without an image, a program is looked for on this machine, where it runs without a container"
     return UsageError("program-without-image", problem, why=why)
 
@@ -140,7 +141,7 @@ def _missing_runtime(start: Start) -> Optional[RuntimeLimitError]:
 
 
 def _with_daemon_answer(start: Start, image: Optional[Image]) -> Start:
-    """Return *start* with the answer of its daemon. A remote daemon, or one that provided the image, is not queried."""
+    """Return *start* with the answer of its daemon, unless the daemon is remote, or has just provided the image."""
     store = start.runtime.store if start.runtime.has_daemon else None
     is_known = image is not None and image.facts.kind == store
     if store is None or is_known or not start.caller.on_host or start.facts.remote is not None:
@@ -151,7 +152,7 @@ def _with_daemon_answer(start: Start, image: Optional[Image]) -> Start:
 
 
 def _require_matching_host(host: Host, plan: Plan) -> None:
-    """Errors: `UsageError` (code `other-host`) if a required file of *plan* is surely missing from *host*."""
+    """Errors: `UsageError` (code `other-host`) if a required file of *plan* is known to be missing from *host*."""
     for mount in plan.mounts:
         path = host.driver.rooted(mount.source) if mount.required and mount.source is not None else None
         if path is not None and host.lenient.driver.lacks(path):

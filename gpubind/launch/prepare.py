@@ -30,7 +30,7 @@ _WITHOUT_GPU = (
     "nouveau",
     "visible-devices-unknown",
 )
-"""Codes of errors after which no GPU works in a container."""
+"""Codes of errors that mean that no GPU works in a container."""
 
 
 def make_start(host: Host, runtime: Runtime, arguments: tuple[str, ...], *, allow_writable: bool = False) -> Start:
@@ -53,12 +53,12 @@ def layout_of(start: Start, image: Union[Image, ImageFacts, None]) -> Layout:
 
 
 def host_for(host: Host, start: Start, image: Optional[Image]) -> Host:
-    """Return *host* without the caller's variables that choose GPUs, if others choose in the container.
+    """Return *host*, without the caller's variables that choose GPUs if other values choose in the container.
 
-    As with --nv, the user's `--env CUDA_VISIBLE_DEVICES=1`, or an environment file of the image, numbers all GPUs, so
-    all of them must be there. The same holds for each command that enters an instance. An image's own Level Zero
-    variables replace the caller's, which then do not determine what numbers mean. With --cleanenv the caller's
-    variables stay outside.
+    As with --nv, the user's `--env CUDA_VISIBLE_DEVICES=1`, or an environment file of the image, refers to all GPUs of
+    the host by number, so the container must have all of them. The same holds for each command that enters an instance.
+    If the image sets Level Zero's variables, these replace the caller's, and so determine what the numbers mean. With
+    --cleanenv, the caller's variables do not reach the container.
     """
     facts = image.facts if image is not None else None
     image_variables = {*facts.env, *facts.undecided} if facts is not None else set[str]()
@@ -158,7 +158,9 @@ def plan_start(
 
 
 def _requested(host: Host, request: Request, start: Start) -> Request:
-    """Return *request* with what the runtime's own GPU flag would add, by the settings of the site and the user."""
+    """Return *request* with the capabilities and directories that the site's and the user's settings add to the
+    runtime's own GPU flag.
+    """
     paths = (RootedPath(path) for path in start.runtime.site_library_path(start))
     existing_paths = tuple(path for path in paths if host.driver.has(path))
     caps = CAPABILITIES if request.caps is None and start.runtime.wants_compat32(start) else request.caps
@@ -181,7 +183,7 @@ def prepare_with_plan(
 
 
 def in_image(start: Start, image: Optional[Image]) -> Start:
-    """Return *start* with the tree and the bundle of *image*, if it is known."""
+    """Return *start* with the tree and the bundle of *image*, if the image is known."""
     return start if image is None else start._replace(tree=image.tree, bundle=image.bundle)
 
 

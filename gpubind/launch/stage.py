@@ -25,7 +25,7 @@ LAST_RESORT = "/tmp"
 SKELETONS_LIMIT = 16
 """The most changed skeletons for the same paths before an error."""
 _NAME_LENGTH = 40
-"""The most characters of a file's own name: with the hash they fit into the 255 bytes of a name."""
+"""The most characters of a file's own name in the name of its copy, so that this fits into 255 bytes with the hash."""
 
 
 def stage(contents: Mapping[ContainerPath, str], environ: Mapping[str, str]) -> dict[ContainerPath, HostPath]:
@@ -44,8 +44,8 @@ def stage(contents: Mapping[ContainerPath, str], environ: Mapping[str, str]) -> 
 def stage_in(contents: Mapping[ContainerPath, str], directory: str) -> dict[ContainerPath, HostPath]:
     """Write *contents* into *directory*, which is created if missing. Return the path of each file.
 
-    Errors: `OutputError` (code `unwritable-file`), also if other users could write to the directory; for root also if
-    they could write above it, or may not enter it.
+    Errors: `OutputError` (code `unwritable-file`) if the directory cannot be written, or if other users could write to
+    it. For root, the same error if they could write to a directory above it, or may not enter it.
     """
     if not contents:
         return {}
@@ -63,7 +63,7 @@ def stage_in(contents: Mapping[ContainerPath, str], directory: str) -> dict[Cont
 
 
 def _require_lasting_directory(directory: str) -> None:
-    """Errors: `PermissionError` for a directory of root that other users could change, now or later."""
+    """Errors: `PermissionError` if the process is root's and other users could change *directory*, now or later."""
     why = why_not_shareable(directory) if acts_as_root() else None
     if why is not None:
         raise PermissionError(errno.EACCES, why)
@@ -113,7 +113,7 @@ def _make_skeleton(path: str, places: list[ContainerPath]) -> None:
 
 
 def _skeleton_of(path: str) -> list[str]:
-    """Return the paths in the skeleton *path*; empty if it contains anything but empty files."""
+    """Return the paths in the skeleton *path*; empty if anything in it is neither a directory nor an empty file."""
     paths, directories = [], [path]
     for directory in directories:  # grows
         for name in system.listdir(directory):
@@ -129,7 +129,7 @@ def _skeleton_of(path: str) -> list[str]:
 
 
 def _in_first_usable_directory(put: Callable[[str], str], environ: Mapping[str, str]) -> HostPath:
-    """Return the result of *put* for the first usable directory. For root, no other user may be able to change it."""
+    """Return the result of *put* for the first usable directory. Root cannot use one that another user could change."""
     cache = xdg_directory(environ, "XDG_CACHE_HOME", ".cache")
     home = "/" if environ.get("XDG_CACHE_HOME", "").startswith("/") else environ.get("HOME", "")
     bases = (base for base in (environ.get("TMPDIR", ""), LAST_RESORT) if base.startswith("/"))

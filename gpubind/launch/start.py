@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _JOB_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID")
 """Variables with the number of the job, of Slurm, PBS, LSF, Grid Engine and Flux."""
 FALLBACK_ERRORS = (BoundError, UnseenError)
-"""Errors of a host that gpubind cannot inspect, and whose GPUs the runtime's own flag may still provide."""
+"""Errors that mean that gpubind cannot inspect the host. The runtime's own flag may still provide its GPUs."""
 
 
 def make_command(request: StartRequest, action: Action, line: StartArguments) -> Command:
@@ -192,7 +192,9 @@ def report_builtin_flag(request: StartRequest, error: GpubindError, *, has_gpu_f
 
 
 def _builtin_gpu_flags(request: StartRequest, runtime: Runtime) -> tuple[str, ...]:
-    """Return the flag of *runtime* for the requested GPUs: the runtime accepts the flag of only one vendor."""
+    """Return the flag of *runtime* for the requested GPUs; for several vendors that of the first: it accepts only
+    one.
+    """
     gpus, vendors = request.query.request.gpus, request.query.request.vendors
     if gpus is not None and gpus.strip().lower() == "none":
         return ()
@@ -228,7 +230,7 @@ def _require_check_passes(request: StartRequest, preflight: Preflight) -> None:
 
 
 def _missing_command(preflight: Preflight) -> Optional[CommandError]:
-    """Return the error, exit code 127 or 126, that a shell would report for the program; None if unsure."""
+    """Return the error that a shell would report for the program, with exit code 127 or 126; None if unsure."""
     from gpubind.loader.execve import first_program, is_undecided, nearest_program
     from gpubind.rules.preflight import search_path
 

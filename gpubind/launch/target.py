@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 UNREADABLE_IMAGE_ERRORS = (BoundError, FormatError, UnseenError)
-"""Errors of an image that gpubind cannot inspect and that its runtime may still start."""
+"""Errors that mean that gpubind cannot inspect an image. The runtime may still start it."""
 _PREFIXES = {"oci-layout": "oci", "oci-archive": "oci-archive", "docker-archive": "docker-archive"}
 _FORMS: Mapping[ImageForm, str] = MappingProxyType(
     {
@@ -64,8 +64,8 @@ class StartRequest(NamedTuple):
     is_entered: bool = False
     """As in `Start`."""
     container: Literal["removed", "kept", "created"] = "removed"
-    """The fate of the container if the user's options do not decide: it is removed at its end; it stays; or it is only
-    created, for a later command that starts it.
+    """What happens to the container unless the user's options decide it: it is removed at its end; it is kept; or
+    it is only created, and a later command starts it.
     """
     keeps_line: bool = False
     """Whether the user's own command line starts unchanged if its image is unreadable."""
@@ -77,13 +77,13 @@ class StartRequest(NamedTuple):
 
     @property
     def names_gpu(self) -> bool:
-        """Whether GPUs are requested by name: without them nothing starts."""
+        """Whether GPUs are requested by name. If they are missing, nothing is started."""
         gpus = self.query.request.gpus
         return gpus is not None and gpus.strip().lower() not in ("all", "none")
 
     @property
     def demands_plan(self) -> bool:
-        """Whether a line must not start without a plan, even if it would work."""
+        """Whether a line must not start without a plan, even if it would work without one."""
         request = self.query.request
         has_gpus = request.gpus is not None and request.gpus.strip().lower() != "none"
         return self.check or self.require_gpu or has_gpus or bool(request.cdi_devices)
@@ -100,11 +100,11 @@ class StartTarget(NamedTuple):
     image: Optional[Image]
     """None if its files could not be inspected."""
     options: tuple[str, ...] = ()
-    """More options of the runtime, after those of the plan: they pin the image that was inspected."""
+    """Options of the runtime that follow those of the plan: they make it start exactly the image that was inspected."""
     is_unread: bool = False
-    """Whether no plan is possible for the image, which a message reports."""
+    """Whether no plan is possible, because the image could not be read. A message has reported that."""
     is_unknown: bool = False
-    """Whether the plan is made without the unreadable image, which a message reports."""
+    """Whether the plan is made without the image, because it could not be read. A message has reported that."""
     probe: Optional[VersionProbe] = None
     """The query of the program's version."""
 
@@ -116,10 +116,10 @@ class StartTarget(NamedTuple):
 def _open_target(
     request: StartRequest, runtime: Runtime, program: str, image: Optional[ImageReference], probe: VersionProbe
 ) -> StartTarget:
-    """Return the host, and *image* as *program*, a name or a path, of *runtime* would start it. Start *probe*.
+    """Open the host, and *image* as *runtime* would start it by *program*, a name or a path. Start *probe*.
 
-    If an image is unreadable and the runtime may start it, a message reports that; with `check` it is an error. Errors:
-    those of opening the host and the image, and of pulling the image.
+    If an image is unreadable and the runtime may still start it, a message reports that; with `check`, it is an error.
+    Errors: those of opening the host and the image, and of pulling the image.
     """
     if "/" not in program:
         is_there = not request.dry_run or find_program(program, request.environ) is not None
@@ -147,7 +147,7 @@ def _open_target(
 
 
 def start_as_written(request: StartRequest, error: GpubindError, message: Optional[Message] = None) -> None:
-    """Report, by *message* or as a warning, that the user's own command line starts unchanged because of *error*.
+    """Report that the user's own command line starts unchanged because of *error*: by *message*, or else as a warning.
 
     Errors: *error*, if the user's options for gpubind demand a plan.
     """
@@ -159,10 +159,10 @@ def start_as_written(request: StartRequest, error: GpubindError, message: Option
 
 
 def _in_storage(request: StartRequest, target: StartTarget, image: ImageReference) -> ImageReference:
-    """Return *image* by its directory, if it names an image in the storage of the runtime.
+    """Return *image* with its directory as the path, if it names an image in the runtime's own storage.
 
-    The runtime looks for such a name first, and accepts no path into its storage. If the runtime starts no other
-    directories, every name is in its storage.
+    Such a name takes precedence over a path, and the runtime accepts no path into its storage. If the runtime starts no
+    other directories, every name is that of an image in its storage.
     """
     runtime, environ = target.runtime, request.environ
     options, texts = runtime.user_option_values(request.arguments, environ), texts_of(runtime, environ, target.host)
@@ -180,8 +180,8 @@ def with_target(
 ) -> _Result:
     """Return the result of *make* for the opened target.
 
-    If the image is damaged, *make* is called again: without the image, which a message reports, or with larger bounds.
-    Errors: as `_open_target` and *make*; the damage itself if a retry would fail, or with `check`.
+    If the image is damaged, *make* is called a second time: without the image, which a message reports, or with larger
+    limits. Errors: as `_open_target` and *make*. The damage itself is an error with `check`, or if a retry would fail.
     """
     with closing(VersionProbe()) as probe, closing(_open_target(request, runtime, program, image, probe)) as target:
         try:
@@ -204,7 +204,7 @@ def _can_be_blind(runtime: Runtime) -> bool:
 def _open_from_store(
     request: StartRequest, target: StartTarget, image: ImageReference, *, may_pull: bool = True
 ) -> StartTarget:
-    """Return *target* with *image* of the runtime's store, after a pull if the runtime itself would pull."""
+    """Return *target* with *image* from the runtime's store. It is pulled first if the runtime itself would pull it."""
     runtime, name = target.runtime, image.name
     has_other_store = request.global_options.keys() & set(runtime.store_options)
     if has_other_store or find_remote_daemon(runtime, request.environ) is not None:
@@ -249,10 +249,10 @@ def _pull(pull: PullCommand, program: str, image: str, environ: Mapping[str, str
 def _newer(
     pull: PullCommand, program: str, image: str, environ: Mapping[str, str]
 ) -> tuple[PullPolicy, str, tuple[str, ...]]:
-    """Fetch a newer *image* if the store has one already.
+    """Pull a newer version of *image*, if the store already has one.
 
-    Return when it must still be pulled, its name or ID in the store, and more options for the start. A failed fetch is
-    not an error: *program* itself ignores it at its start, when it tries again.
+    Return when the image must still be pulled, its name or ID in the store, and more options for the start. A failed
+    pull is not an error here: *program* itself tries again at its start, and ignores a failure.
     """
     status, _ = run_in_foreground((program, *pull.exists_args), environ, keeps_output=True, is_silent=True)
     if status != 0:
@@ -263,7 +263,7 @@ def _newer(
 
 
 def _open_path(request: StartRequest, target: StartTarget, image: ImageReference) -> Optional[Image]:
-    """Return the opened *image*; None if it is not on this machine, so that the runtime must pull it."""
+    """Return the opened *image*; None if it is not on this machine, so that only a pull can provide it."""
     runtime, form = target.runtime, image.form
     has_prefix = form in ("layout", "archive", "registry") and form in runtime.image_forms
     is_directory = form in DIRECTORY_FORMS
@@ -283,9 +283,9 @@ def _open_path(request: StartRequest, target: StartTarget, image: ImageReference
 
 
 def _is_missing(image: ImageReference, runtime: Runtime) -> bool:
-    """Return whether *image* can only be a path for *runtime*, and does not exist.
+    """Return whether *image* does not exist, and *runtime* can only take it for a path.
 
-    A name with a colon may have a prefix that only the runtime knows.
+    A name with a colon is not taken for a path: it may have a prefix that only the runtime knows.
     """
     if image.form not in (None, "reference") or "reference" in runtime.image_forms:
         return False
@@ -297,8 +297,8 @@ def _open_image(
 ) -> Optional[Image]:
     """Return the opened *image*; None, with a message, after one of the *tolerated* errors.
 
-    A runtime that starts only directories needs the image, and so gets the largest bounds. With `check` every error is
-    raised.
+    For a runtime that starts only directories, a plan needs the image, so it is opened once more with the largest
+    limits. With `check` every error is raised.
     """
     from gpubind.image.open import open_reference
 

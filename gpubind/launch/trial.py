@@ -1,7 +1,7 @@
-"""Test the predictions of a check: `try_start` starts the container and runs the loader and the driver in it.
+"""Test the predictions of a check: `try_start` starts the container, and runs the loader and the driver in it.
 
 The plan and the runtime's arguments are those of a normal start. In place of the user's program, the image's own shell
-runs a script with all queries. An image without a shell needs a start for each file.
+runs a script with all queries. If the image has no shell, each file needs a separate start.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def read_trial(image: str, backend: Optional[str], environ: Mapping[str, str]) -
 
 
 def try_start(preflight: Preflight, image: ImageReference) -> Trial:
-    """Return the answers of a container of *preflight*, whose image the runtime knows as *image*.
+    """Start a container of *preflight*, and return its answers. *image* is the image's name for the runtime.
 
     Errors: `RuntimeLimitError` if the runtime is missing or does not support the plan; `HostReadError` for a form of
     image that it does not start; `OutputError`.
@@ -144,7 +144,7 @@ def split_batches(predicted: Sequence[Prediction], *, has_shell: bool) -> Iterat
 def _answers(
     prepared: PreparedStart, program: str, image: str, batch: tuple[Prediction, ...], *, has_shell: bool
 ) -> tuple[list[TrialOutcome], Optional[str]]:
-    """Return the answers of one container to *batch*, and the failure if some are missing."""
+    """Return the answers of one container to *batch*, and why answers are missing, if some are."""
     nonce = system.random_name()
     args = (SHELL, "-c", make_script(batch, nonce)) if has_shell else batch[0].words
     token = system.token()
@@ -173,7 +173,7 @@ def _failure_excerpt(text: str, status: int) -> str:
 
 
 def make_script(batch: Sequence[Prediction], nonce: str) -> str:
-    """Return the POSIX shell script that tests all of *batch*. *nonce* begins each answer."""
+    """Return the POSIX shell script that tests all predictions of *batch*. Each answer begins with *nonce*."""
     lines = [f"{prediction.kind} {at} {join(prediction.words)}\n" for at, prediction in enumerate(batch)]
     return f"n={nonce}\n{_FUNCTIONS}{''.join(lines)}printf '\\n%s end\\n' \"$n\"\n"
 

@@ -38,7 +38,7 @@ from gpubind.runtimes.bundles import EngineRuntime
 from gpubind.runtimes.runtime import PreparedStart, Runtime
 
 NVIDIA = (NVIDIA_MODULE, "/proc/driver/nvidia/version", "/dev/nvidiactl")
-"""Paths of which every host with NVIDIA's driver has one."""
+"""Paths of which a host with NVIDIA's driver always has at least one."""
 
 
 OpenHost = Callable[[Mapping[str, str]], Host]
@@ -88,10 +88,10 @@ def _planned(request: StartRequest, bundle: Bundle, gpus: GpuRequest, program: s
 
 
 def _need_requirements(request: StartRequest, prepared: PreparedStart, bundle: Bundle, runtime: Runtime) -> None:
-    """Report each NVIDIA_REQUIRE_* that the driver does not satisfy.
+    """Report each NVIDIA_REQUIRE_* variable that the driver does not satisfy.
 
-    Errors: `CheckError` (code `require-unsatisfied`) if NVIDIA's hook would stop the container: after docker's own
-    option, and in the toolkit's legacy mode. Its other modes do not check these requirements.
+    Errors: `CheckError` (code `require-unsatisfied`) where NVIDIA's hook would stop the container: if docker's own
+    option requests the GPUs, or if the toolkit is in its legacy mode. In other modes it does not check these variables.
     """
     if not requirements_of(bundle.variables):
         return

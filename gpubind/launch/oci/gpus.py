@@ -125,9 +125,7 @@ def _request_of_visible(value: str, chosen_by: str) -> Optional[GpuRequest]:
 
 
 def _mounted(bundle: Bundle) -> Iterator[str]:
-    """Yield the names of GPUs in the targets of /dev/null mounts: Kubernetes device plugins can request GPUs by
-    volumes.
-    """
+    """Yield the names of GPUs in the targets of /dev/null mounts, with which Kubernetes device plugins request GPUs."""
     for mount in bundle.mounts:
         path = normpath(mount.destination)
         name = path[len(REQUEST_MOUNTS) :].strip("/")
@@ -141,7 +139,7 @@ def _mounted(bundle: Bundle) -> Iterator[str]:
 
 
 def _is_legacy(env: Mapping[str, str]) -> bool:
-    """Return whether the image has the variables of early CUDA images, which request all GPUs without saying so."""
+    """Return whether the image has the variables of early CUDA images, which request all GPUs but name none."""
     return bool(env.get(_LEGACY)) and not env.get(_REQUIRE)
 
 

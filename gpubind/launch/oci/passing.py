@@ -1,8 +1,8 @@
 """`gpubind oci-runtime` for a container that requests no GPU: this process becomes runc or crun, with almost no
 imports.
 
-An engine calls its runtime several times for every container. So a search of config.json for the names of which each
-request has one decides here; a config.json without them is not changed.
+An engine calls its runtime several times for every container, so this must be fast. Each request for GPUs contains one
+of the names in `MARKS`. A config.json in which a textual search finds none of them is not changed.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ MARKS = (
     *(b"NVIDIA_VISIBLE_DEVICES", b"AMD_VISIBLE_DEVICES", b"DOCKER_RESOURCE_"),
     *(b"CUDA_VERSION", b"cdi.k8s.io/", b"/nvidia-container-devices"),
 )
-"""The names of which each request has one."""
+"""Each request for GPUs contains at least one of these names."""
 _PLAIN_ESCAPES = (b"\\u003c", b"\\u003e", b"\\u0026", b"\\u2028", b"\\u2029")
-"""The escapes that Go writes: no name of `MARKS` contains these characters."""
+"""The escapes that Go writes. They hide no name of `MARKS`: none contains these characters."""
 _LOG_SCHEMES = ("journald:", "syslog:")
 """Values of crun's --log that do not name a file."""
 
@@ -114,9 +114,9 @@ def config_of(values: dict[str, str]) -> str:
 
 
 def may_request(path: str) -> bool:
-    """Return whether the configuration *path* may request GPUs. An unreadable one may.
+    """Return whether the configuration *path* may request GPUs. One that cannot be read may.
 
-    A missing one requests nothing: the runtime reports it.
+    A missing file requests nothing: the runtime reports that it is missing.
     """
     try:
         data = read_unrecorded(path, READ_LIMIT)
@@ -144,9 +144,9 @@ def find_runtime(name: str) -> Optional[str]:
 
 
 def log(line: Sequence[str], level: str, text: str) -> None:
-    """Append *text* to the log file that *line*, the arguments of runc or crun, names, if any.
+    """Append *text* to the log file that is named in *line*, the arguments of runc or crun. Without one, do nothing.
 
-    Engines show its last error as the reason why a container does not start. Sources: containerd
+    If a container does not start, engines show the last error in this file as the reason. Sources: containerd
     `pkg/process/utils.go` (getLastRuntimeError reads the file of --log, which is JSON there); podman
     `libpod/oci_conmon_common.go` (ociError); runc `main.go`; crun `src/libcrun/error.c` (the schemes of --log).
     """

@@ -1,8 +1,9 @@
 """A runtime's own command line: its container, the requested GPUs, and its new form with a plan.
 
-`parse_command` returns a start that requests GPUs, or None for a line to start unchanged. It raises an error for a line
-that requests GPUs and cannot be parsed; one of a runtime without GPU flags then starts unchanged. So `alias
-singularity='gpubind wrap -- singularity'` is safe: every line that worked before still works.
+`parse_command` returns the start in a line that requests GPUs, and None for a line that is to start unchanged. It
+raises an error for a line that requests GPUs and cannot be parsed; if the runtime of such a line has no GPU flags, the
+line starts unchanged all the same. So `alias singularity='gpubind wrap -- singularity'` is safe: every line that worked
+before still works.
 """
 
 from __future__ import annotations
@@ -64,24 +65,24 @@ class WrappedCommand(NamedTuple):
     image: Optional[str]
     """An image, a root directory or, for crun and runc, a bundle; None if no argument names it."""
     image_at: Optional[int]
-    """Its position, if it is an operand."""
+    """The position of the image, if the image is an operand."""
     name: Optional[str]
     """The name of an instance, or of a container of crun or runc."""
     command: tuple[str, ...]
     """The command in the container; empty if the line names none."""
     insert_index: int
-    """Where further options go: after the user's, so that those do not override them."""
+    """Where further options are inserted: after the user's options, so that these do not override them."""
     gpus: gpus.GpuRequest
 
     @property
     def is_rootfs(self) -> bool:
-        """Whether --rootfs of podman or nerdctl makes the image a directory."""
+        """Whether the image is a directory, because podman or nerdctl has the option --rootfs."""
         switches = [option.value for option in self.options if option.name == "rootfs"]
         return self.image_at is not None and any(map(parse_bool, switches[-1:]))
 
     @property
     def image_place(self) -> Optional[str]:
-        """The image; a path for `DIR`, `DIR:O` or `DIR:idmap` of --rootfs."""
+        """The image as it is given. For --rootfs with `DIR`, `DIR:O` or `DIR:idmap`, it is the directory."""
         if self.image is None or not self.is_rootfs:
             return self.image
         path = self.image.partition(":")[0]
@@ -94,7 +95,7 @@ class WrappedCommand(NamedTuple):
 
     @property
     def global_options(self) -> dict[str, str]:
-        """The last value of each option of the program itself; podman accepts some after its subcommand."""
+        """The options of the program itself, with their last values. podman accepts some after its subcommand."""
         global_names = PROGRAMS[self.runtime].option_table.names
         return {option.name: option.value for option in (*self.globals, *self.options) if option.name in global_names}
 
@@ -107,7 +108,9 @@ class WrappedCommand(NamedTuple):
 
     @property
     def starts_here(self) -> bool:
-        """Whether the runtime starts in this environment; else a plan made here may be wrong: see `insert_gpubind`."""
+        """Whether the runtime starts in this environment. If not, a plan made here may be wrong: see
+        `insert_gpubind`.
+        """
         return not any(prefix.moves for prefix in self.prefixes)
 
 
@@ -117,13 +120,13 @@ def parse_command(
     """Return the start in *argv*; None if gpubind has nothing to add to it.
 
     None means that the subcommand starts no container, prints help, requests no GPU, enters a running container or uses
-    this machine's own root; or that the line cannot be parsed, but requests no GPU in any reading. *environ* is the
+    this machine's own root; or that the line cannot be parsed, but requests no GPU however it is read. *environ* is the
     caller's environment; *site* has the GPU flags that the configuration of Apptainer or SingularityCE always adds.
 
-    Errors: `UsageError` with the argument, for a line without a runtime (`wrap-no-runtime`, `wrap-prefix`,
-    `wrap-shell`, `wrap-program`). Only if GPUs are requested: for an option that cannot be parsed (`wrap-option`), a
-    bad request (`wrap-gpus`), a running container (`wrap-running`), no image or command (`wrap-no-image`), several
-    commands in one line (`wrap-several`), options in a file (`wrap-unseen`).
+    Errors: `UsageError`, with the argument, for a line without a runtime (`wrap-no-runtime`, `wrap-prefix`,
+    `wrap-shell`, `wrap-program`). If the line requests GPUs, also for an option that cannot be parsed (`wrap-option`),
+    a bad request (`wrap-gpus`), a running container (`wrap-running`), no image or command (`wrap-no-image`), several
+    commands in one line (`wrap-several`), and options in a file (`wrap-unseen`).
     """
     args = tuple(argv)
     prefixes, at = read_prefixes(args)
@@ -164,7 +167,7 @@ def parse_command(
 
 
 def asks_by_flag(argv: Sequence[str]) -> bool:
-    """Return whether the runtime in *argv* gives GPUs only by a flag, so that a line without one needs no plan."""
+    """Return whether the runtime in *argv* gives GPUs only by a flag. A line without the flag then needs no plan."""
     args = tuple(argv)
     return PROGRAMS[basename(args[read_prefixes(args)[1]])].requests_gpus_by_flag
 
@@ -212,10 +215,10 @@ def rewrite(wrapped: WrappedCommand, insert: Sequence[str] = (), *, remove: Coll
 
 
 def insert_gpubind(wrapped: WrappedCommand, gpubind: Sequence[str]) -> tuple[str, ...]:
-    """Return the line of *wrapped* with *gpubind* after the prefix: `srun gpubind wrap -- singularity ...`.
+    """Return the line of *wrapped* with *gpubind* after the prefixes: `srun gpubind wrap -- singularity ...`.
 
-    `srun` or `env A=b` start it with other GPUs, or another environment, than this process: only there is a plan
-    correct.
+    Programs such as `srun` and `env A=b` start the runtime with other GPUs or variables than this process has. So the
+    plan must be made there.
     """
     return (*wrapped.argv[: wrapped.program_at], *gpubind, *wrapped.argv[wrapped.program_at :])
 
@@ -253,7 +256,7 @@ def _changed(environ: Mapping[str, str], prefixes: Sequence[Prefix]) -> Mapping[
 
 
 def _subcommand(program: RuntimeProgram, head: ParsedCommandLine) -> Optional[tuple[tuple[str, ...], int]]:
-    """Return the subcommand that starts a container, and the position after it; None for any other."""
+    """Return the subcommand, if it starts a container, and the position after it; None for any other subcommand."""
     for at in head.operand_indexes[:1]:
         for end in (at + 1, at + 2):
             if head.argv[at:end] in program.subcommands:
@@ -262,9 +265,9 @@ def _subcommand(program: RuntimeProgram, head: ParsedCommandLine) -> Optional[tu
 
 
 def _may_ask(program: RuntimeProgram, start: Optional[StartSubcommand], line: ParsedCommandLine) -> bool:
-    """Return whether a line that cannot be parsed may request GPUs, if each unknown option may have a value or not.
+    """Return whether a line that cannot be parsed may request GPUs. Each unknown option may have a value or none.
 
-    *start*: the subcommand of the options; None before it.
+    *start*: the subcommand to which the options belong; None for the options before the subcommand.
     """
     if start is not None and not program.requests_gpus_by_flag:
         return start.operands != "joined"
@@ -309,9 +312,10 @@ def _read_on(
 def _unreadable(
     argv: tuple[str, ...], at: int, trouble: ParseFailure, start: Optional[StartSubcommand] = None
 ) -> UsageError:
-    """Return the error about an option of the program at *at* in a line that may request GPUs.
+    """Return the error about an option of the program at *at*, in a line that may request GPUs.
 
-    Without GPUs, the program itself reports the fault best, or has more options than gpubind knows.
+    A line without GPUs is passed through instead: the program itself reports an error best, or has options that gpubind
+    does not know.
     """
     arg, where = argv[trouble.position], argument_location(trouble.position)
     if start is not None and start.operands == "joined":

@@ -60,15 +60,15 @@ class GpuRequest(NamedTuple):
     """The GPUs that a command line requests."""
 
     vendors: tuple[Vendor, ...] = ()
-    """Empty for every vendor that is found."""
+    """The vendors of the GPUs; empty for every vendor that is found."""
     gpus: Optional[str] = None
     """A value of `gpubind --gpus`; None if the environment, the image or a CDI spec chooses."""
     caps: Optional[tuple[Capability, ...]] = None
     """The requested capabilities; None if the default or the image chooses."""
     cdi: tuple[str, ...] = ()
-    """The names of CDI devices. If `gpus` is None, only a CDI spec identifies their GPUs."""
+    """The names of CDI devices. If `gpus` is None, only a CDI spec says which GPUs they are."""
     flags: tuple[ParsedOption, ...] = ()
-    """The options to remove. Variables stay: the command may read them."""
+    """The options to remove. Variables are not removed, because the command may read them."""
     chosen_by: str = ""
     """The variable that chooses `gpus`, with its value; empty if an option does."""
     by_count: bool = False
@@ -78,7 +78,7 @@ class GpuRequest(NamedTuple):
     image_decides: bool = False
     """Whether only the image's variable chooses the GPUs: the line has just `--runtime=nvidia` or `--runtime=amd`."""
     brings_nodes: bool = False
-    """Whether the line's own options add the device nodes of the GPUs: they stay, and it works without a plan."""
+    """Whether the line's own options add the device nodes of the GPUs. They stay, and the line works without a plan."""
     is_requested: bool = True
     """Whether anything requests GPUs; False for a runtime without GPU options."""
 
@@ -105,7 +105,7 @@ def singularity_request(
 ) -> Optional[GpuRequest]:
     """Return the request of an Apptainer or SingularityCE line; None for no GPUs. Errors: as `_devices`.
 
-    Only `--no-nv` and `--no-rocm` cancel the flags of the *site*, which its configuration always adds.
+    *site* has the flags that the site's configuration always adds: only `--no-nv` and `--no-rocm` cancel them.
     """
     options = user_option_values(program, line, environ)
     on = {name for name in SWITCHES if options.has(name)}
@@ -138,7 +138,10 @@ def docker_request(
 
 
 def nerdctl_request(options: Sequence[ParsedOption], environ: Mapping[str, str]) -> Optional[GpuRequest]:
-    """Return the request of `nerdctl run`; several --gpus add up. None for no GPUs. Errors: as `docker_request`."""
+    """Return the request of `nerdctl run`, which adds up several --gpus; None for no GPUs.
+
+    Errors: as `docker_request`.
+    """
     requests = [_request_of_docker(option) for option in options if option.name == "gpus"]
     return _oci_request(options, requests, _environment(options, environ), has_lists=True)
 
@@ -166,10 +169,10 @@ def _oci_request(
     has_lists: bool = False,
     is_cdi: bool = False,
 ) -> Optional[GpuRequest]:
-    """Return the request of CDI devices, a vendor's runtime, and its variables in *env*: docker and podman share these.
+    """Return the request that docker and podman share: CDI devices, a vendor's runtime, and its variables in *env*.
 
-    *requests*, those of --gpus, and CDI devices take precedence over the variables. *has_lists*: whether a value of
-    --device is a list. *is_cdi*: whether --gpus names CDI devices, of which no variable can choose only a part.
+    *requests* are those of --gpus. These and CDI devices take precedence over variables. *has_lists*: whether a value
+    of --device is a list. *is_cdi*: whether --gpus names CDI devices, of which no variable can choose only some.
     """
     runtimes = [option for option in options if option.name == "runtime"]
     vendor = "nvidia" if nvidia else _runtime_vendor(runtimes[-1].value) if runtimes else None
@@ -210,8 +213,10 @@ def _oci_request(
 
 
 def _request_of_nodes(options: Sequence[ParsedOption]) -> Optional[GpuRequest]:
-    """Return the request of device nodes: for AMD /dev/kfd with /dev/dri or nodes in it (as AMD documents it), for
-    NVIDIA /dev/nvidiactl with the nodes of GPUs. A node that is renamed in the container requests no GPU.
+    """Return the request that device nodes make. A node that is renamed in the container requests no GPU.
+
+    AMD's GPUs are requested by /dev/kfd together with /dev/dri or nodes in it, as AMD documents it; NVIDIA's by
+    /dev/nvidiactl together with the nodes of GPUs.
     """
     nodes = [option.value.split(":") for option in options if option.name == "device"]
     paths = [path.rstrip("/") for path, *_ in nodes]
@@ -254,7 +259,7 @@ def with_image(request: GpuRequest, env: Optional[Mapping[str, str]]) -> Optiona
 
 
 def as_written(error: UsageError, request: GpuRequest, runtime: str) -> UsageError:
-    """Return *error*, about the GPUs of *request*, reworded: it names the options on *runtime*'s line, not `--gpus`."""
+    """Return *error*, reworded: instead of `--gpus`, it names the options of *request* on *runtime*'s line."""
     if error.code not in ("unknown-gpu", "ambiguous-gpu", "inseparable-gpus"):
         return error
     source = request.chosen_by or " ".join(arg for option in request.flags[:1] for arg in option.args)
@@ -285,7 +290,7 @@ def _runtime_vendor(value: str) -> Optional[Vendor]:
 
 
 def cdi_device(text: str) -> Optional[CdiName]:
-    """Return *text*, parsed as a qualified CDI name; None if it is not one."""
+    """Return *text* as a qualified name of a CDI device; None if it is not one."""
     try:
         return parse_cdi_name(text)
     except FormatError:
@@ -293,7 +298,7 @@ def cdi_device(text: str) -> Optional[CdiName]:
 
 
 def cdi_gpu(text: str) -> Optional[CdiName]:
-    """Return *text*, parsed as a qualified CDI name, if its kind is a GPU's."""
+    """Return *text* as a qualified name of a CDI device; None if it is not one, or if its kind is not that of a GPU."""
     name = cdi_device(text)
     return name if name is not None and name.kind in _GPU_KINDS else None
 
@@ -303,7 +308,8 @@ def _devices(
 ) -> tuple[tuple[ParsedOption, ...], tuple[str, ...]]:
     """Return the --device options that name GPUs by CDI, and those names. *lists*: whether a value is a list.
 
-    Errors: `UsageError` (code `wrap-gpus`) for a list of GPUs and other devices: such an option cannot be removed.
+    Errors: `UsageError` (code `wrap-gpus`) for a list that names both GPUs and other devices, whose option cannot be
+    removed.
     """
     flags: list[ParsedOption] = []
     names: list[str] = []
@@ -321,7 +327,7 @@ def _devices(
 
 
 def request_of_cdi(names: Sequence[str]) -> GpuRequest:
-    """Return the request of CDI devices: by the indexes or UUIDs in their names, else only a spec identifies them."""
+    """Return the request of the CDI devices *names*, by their indexes or UUIDs. Only a spec can resolve other names."""
     cdi_names = [name for name in map(cdi_gpu, names) if name is not None]
     vendors = tuple(dict.fromkeys(_GPU_KINDS[name.kind] for name in cdi_names))
     ids = [_id_of(name.device) for name in cdi_names]
@@ -374,7 +380,7 @@ def _request_of_docker(option: ParsedOption) -> GpuRequest:
 
 
 def assignment(name: str, value: str) -> str:
-    """Return the variable *name* with its *value* for a message, shortened if it is long."""
+    """Return `NAME=VALUE` of the variable *name* for a message, shortened if it is long."""
     return f"{name}={value}" if len(value) <= SHOWN else f"{name}={value[:SHOWN]}..."
 
 
@@ -409,7 +415,10 @@ def _list(names: Sequence[str], source: Union[ParsedOption, str]) -> str:
 
 
 def capabilities_of(text: str, source: Union[ParsedOption, str]) -> Optional[tuple[Capability, ...]]:
-    """Return the driver capabilities in *text*; None for none. `gpu` and vendors are docker's own capabilities."""
+    """Return the driver capabilities in *text*; None if it has none.
+
+    `gpu` and the names of vendors are skipped: they are docker's capabilities, not the driver's.
+    """
     names = [name.strip() for name in text.split(",") if name.strip() not in ("", "gpu", *_RUNTIMES)]
     if not names:
         return None

@@ -1,8 +1,8 @@
 """`gpubind wrap` of a command line that requests no GPU: it starts unchanged, with almost no imports.
 
-An alias makes every command of a runtime go through `wrap`; those without GPUs must not wait. So a textual test
-decides, before the memo is queried. Its names of programs, options and files are in this module; a test compares them
-with the runtimes.
+With an alias, every command of a runtime goes through `wrap`, and commands without GPUs must not wait. So a textual
+test decides before the memo is queried. It uses only the names of programs, options and files in this module; a test
+compares them with those of the runtimes.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _SWITCHES = ("--check", "--no-check", "--quiet", "--require-gpu", "--verbose", "
 """Options of `wrap` without a value, which do not affect a line that is passed through."""
 WITH_SITE = ("apptainer", "singularity")
 SITES = ("/etc/apptainer/apptainer.conf", "/etc/singularity/singularity.conf")
-"""A program called singularity may be either."""
+"""The configuration of Apptainer and of SingularityCE. A program called singularity may be either of them."""
 SITE_LIMIT = 1 << 20
 WITH_GPU_FLAGS = (*WITH_SITE, "docker", "nerdctl", "podman")
 _BEGINNINGS = ("--nv", "--rocm", "--gpus", "--runtime", "--device")
-"""Every argument that requests GPUs from those programs begins so. None can be abbreviated or combined with others."""
+"""The beginnings of all arguments that request GPUs from those programs. None can be abbreviated or combined."""
 _COMPOSED, _CDI = {"create", "run", "up", "watch"}, ".com/gpu"
-"""What `without_plan` must parse: commands of Compose that create containers, and a GPU of CDI in a build."""
+"""What only `without_plan` can judge: commands of Compose that create containers, and a CDI device in a build."""
 VARIABLES = tuple(f"{prefix}_{name}" for prefix in ("APPTAINER", "SINGULARITY") for name in ("NV", "NVCCLI", "ROCM"))
 """The variables that request GPUs from Apptainer and SingularityCE, as the flags do."""
 ACTIONS = ("exec", "run", "shell", "test", "instance")
-"""The commands of Apptainer and SingularityCE, without one of which no container starts."""
+"""The subcommands of Apptainer and SingularityCE that can start a container."""
 
 
 def pass_through(argv: Sequence[str]) -> None:
@@ -56,7 +56,7 @@ def pass_through(argv: Sequence[str]) -> None:
 
 
 def asks_for_no_gpu(argv: Sequence[str], environ: Mapping[str, str]) -> bool:
-    """Return whether *argv* requests no GPU, however it is read. If False, `parse_command` has to decide.
+    """Return whether *argv* certainly requests no GPU. If False, `parse_command` has to decide.
 
     The site's configuration may still request GPUs: see `site_switches`.
     """
@@ -70,9 +70,10 @@ def asks_for_no_gpu(argv: Sequence[str], environ: Mapping[str, str]) -> bool:
 
 
 def site_switches(argv: Sequence[str], read: Callable[[str], bytes]) -> tuple[str, ...]:
-    """Return the GPU flags that Apptainer or SingularityCE adds here (`always use nv = yes`), if *argv* starts one.
+    """Return the GPU flags that the site's configuration adds to each start (`always use nv = yes`).
 
-    An unreadable file adds none: the program itself will report it. *read* reads a file so that a memo can record it.
+    Only lines that start Apptainer or SingularityCE have some. An unreadable configuration adds none: the program
+    itself will report it. *read* reads a file so that a memo can record it.
     """
     if not _may_start(argv):
         return ()

@@ -38,8 +38,8 @@ class Prefix(NamedTuple):
     words: tuple[str, ...]
     """All of its arguments, its name first."""
     moves: bool = False
-    """Whether the command gets other variables, another user, cgroup or machine, or starts later, so that a plan made
-    here may be wrong.
+    """Whether a plan made here may be wrong for the command, because it gets other variables, another user, cgroup
+    or machine, or starts later.
     """
     sets: tuple[tuple[str, Optional[str]], ...] = ()
     """The variables that it sets or, with None, unsets, in order."""
@@ -59,7 +59,7 @@ class _Rule(NamedTuple):
     skips: int = 0
     """The number of operands before the command: timeout's duration, taskset's mask."""
     ends: bool = False
-    """Whether a `--` may follow those operands."""
+    """Whether a `--` may follow the operands in `skips`."""
     assigns: bool = False
     """Whether `NAME=VALUE` operands may precede the command."""
     unsets: str = ""
@@ -67,10 +67,10 @@ class _Rule(NamedTuple):
     clears: tuple[str, ...] = ()
     """Operands and options that unset all variables."""
     keeps: Optional[tuple[str, ...]] = None
-    """Options without which it unsets all variables; None if it keeps them."""
+    """If set, the program unsets all variables unless it has one of these options."""
     guesses: bool = False
-    """Whether it has more options than the table. The table then has those that a guess would misread: with two values,
-    or with a value that may be the name of a program.
+    """Whether it has options that are not in the table, so that they must be guessed. The table then has those that
+    a guess would misread: options with two values, or with a value that may be the name of a program.
     """
     shell: tuple[str, ...] = ()
     """Options whose value is the command as one string, for a shell."""
@@ -110,7 +110,7 @@ _SHELLS = (
     *("ash", "bash", "csh", "dash", "eval", "fish", "ksh", "mksh", "runuser", "script", "sh", "ssh", "su", "tcsh"),
     "zsh",
 )
-"""Programs whose command is text or a script, which a shell splits."""
+"""Programs that start a command from a text or a script, which a shell splits."""
 
 
 @cache
@@ -162,7 +162,7 @@ def read_prefix(argv: Sequence[str], at: int) -> Prefix:
 
 
 def _read(program: str, rule: _Rule, argv: Sequence[str], at: int) -> ParsedCommandLine:
-    """Parse the options of a prefix. After an unknown option, another option or a known program ends the guess."""
+    """Parse the options of a prefix. The guess after an unknown option ends at another option or a known program."""
 
     def guessed(trouble: ParseFailure) -> Optional[int]:
         if not rule.guesses or trouble.kind != "unknown":

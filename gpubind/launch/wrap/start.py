@@ -89,7 +89,9 @@ def _wrapped_command(request: StartRequest, line: WrappedCommand) -> Optional[Co
 
 
 def _command(request: StartRequest, line: WrappedCommand, target: StartTarget) -> Optional[Command]:
-    """Return the line with its plan; None if it starts without one: its image is unreadable, or it needs none."""
+    """Return the line with its plan; None if it starts without one, because its image is unreadable or because it
+    needs none.
+    """
     brings_amds = line.gpus.brings_nodes and "amd" in line.gpus.vendors
     if target.is_unread or (brings_amds and target.image is None and not request.demands_plan):
         return None  # the right ROCm is unknown, and the line has the nodes
@@ -105,7 +107,7 @@ def _command(request: StartRequest, line: WrappedCommand, target: StartTarget) -
 
 
 def _planned(request: StartRequest, line: WrappedCommand, target: StartTarget) -> Optional[Command]:
-    """Return the line with its plan; None where the image asks for no GPU, or where there is nothing to bind."""
+    """Return the line with its plan; None if the image requests no GPU, or if there is nothing to bind."""
     facts = target.image.facts if target.image is not None else None
     daemon = find_remote_daemon(target.runtime, request.environ, request.global_options) if facts is None else None
     if line.gpus.image_decides and daemon is not None:
@@ -136,8 +138,9 @@ def _planned(request: StartRequest, line: WrappedCommand, target: StartTarget) -
 
 
 def prepare_gpus(request: StartRequest, target: StartTarget, gpus: GpuRequest) -> tuple[StartRequest, PreparedStart]:
-    """Return *request* with *gpus*, and the start of *target* with them. Errors: as `prepare_start`, about the line's
-    options.
+    """Return *request* with *gpus*, and the start of *target* with them.
+
+    Errors: as `prepare_start`, in terms of the line's options.
     """
     gpus = _of_one_vendor(gpus, request, target.host)
     merged_request = _merge_request(request, gpus._replace(gpus=_counted_by_rocr(gpus, request, target.host)))
@@ -168,7 +171,7 @@ def _of_one_vendor(gpus: GpuRequest, request: StartRequest, host: Host) -> GpuRe
 
 
 def _counted_by_rocr(gpus: GpuRequest, request: StartRequest, host: Host) -> Optional[str]:
-    """Return the value of `--gpus`, with each number translated: AMD's toolkit numbers GPUs in PCI order.
+    """Return the value of `--gpus` with the numbers of AMD's toolkit, which are in PCI order, translated to ROCr's.
 
     A device of a CDI spec takes precedence: docker since 29.3 and podman since 6 look up --gpus in CDI specs.
     """
@@ -192,7 +195,7 @@ def _counted_by_rocr(gpus: GpuRequest, request: StartRequest, host: Host) -> Opt
 
 
 def _filter_available(names: Iterable[str], gpus: Iterable[Gpu], by: str, request: StartRequest) -> list[str]:
-    """Return the *names* of existing *gpus*, once each in ROCr's order: AMD's toolkit ignores all others."""
+    """Return the *names* of existing *gpus*, each once and in ROCr's order. AMD's toolkit ignores all others."""
     indexes = {name: gpu.index or 0 for place, gpu in enumerate(gpus) for name in (str(place), gpu.uuid) if name}
     unknown = [name for name in names if name and name not in indexes]
     if unknown:
@@ -202,7 +205,7 @@ def _filter_available(names: Iterable[str], gpus: Iterable[Gpu], by: str, reques
 
 
 def _merge_request(request: StartRequest, gpus: GpuRequest) -> StartRequest:
-    """Let options and settings of `wrap` itself take precedence over *gpus* of the line."""
+    """Return *request* with the line's *gpus*, except where options and settings of `wrap` itself take precedence."""
     user_request = request.query.request
     is_chosen = user_request.gpus is not None or bool(user_request.cdi_devices)
     by_cdi = not is_chosen and gpus.gpus is None and bool(gpus.cdi)

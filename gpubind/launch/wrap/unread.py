@@ -1,6 +1,6 @@
-"""Lines that are passed through, although their containers may get GPUs from files that gpubind does not read.
+"""Lines that are passed through, although their containers may get GPUs by files that gpubind does not parse.
 
-`without_plan` returns the warning. A Compose file is only searched for words about GPUs: without one, no warning.
+`without_plan` returns the warning. A Compose file is only searched for words about GPUs: if it has none, nothing warns.
 
 Sources: compose-go `cli/options.go` (DefaultFileNames, COMPOSE_FILE); references of `docker compose` and `docker buildx
 build`; podman-compose 1.5 `podman_compose.py` (COMPOSE_DEFAULT_LS).
@@ -107,7 +107,7 @@ def _files(line: ParsedCommandLine, environ: Mapping[str, str]) -> Iterator[str]
 
 
 def _names_gpus(path: str) -> bool:
-    """Return whether the Compose file *path* may request GPUs: one that is an address, or unreadable, may."""
+    """Return whether the Compose file *path* may request GPUs. It may if *path* is an address, or cannot be read."""
     if path == "-" or "://" in path:
         return True
     try:
