@@ -18,9 +18,9 @@ class RuntimeEntry(NamedTuple):
     """The facts of a runtime that are needed before its module is loaded."""
 
     module: str
-    """A module of this package. Its constant for the runtime is the runtime's name in capitals, with `_` for `-`."""
+    """A module of this package. Its constant for the runtime has its name, in capitals and with `_` for `-`."""
     forms: tuple[str, ...] = ()
-    """The suffixes of its formats, which begin with its name: empty, or `-env`."""
+    """The suffixes of its formats whose names begin with the runtime's name: empty, or `-env`."""
     documents: tuple[str, ...] = ()
     """Its formats that do not begin with its name."""
 
@@ -42,7 +42,7 @@ _RUNTIMES_BY_NAME = {
 
 
 class _Table(Mapping[str, Any]):
-    """The constants of modules in *rows*, by name. A module is imported at the first use of its row."""
+    """A mapping from the names in *rows* to constants of modules. A module is imported when its row is first used."""
 
     def __init__(self, rows: Mapping[str, RuntimeEntry]) -> None:
         self._rows = rows
@@ -68,12 +68,12 @@ RUNTIMES: Mapping[str, Runtime] = _Table(_RUNTIMES_BY_NAME)
 """The values of `--backend`, in the order in which `--backend auto` tries them."""
 _WRAPPED_ROWS = {**_RUNTIMES_BY_NAME, "nerdctl": RuntimeEntry("engines.engines")}
 WRAPPED: Mapping[str, Runtime] = _Table(_WRAPPED_ROWS)
-"""`RUNTIMES`, and one that only `wrap` starts, because gpubind does not read its image store."""
+"""`RUNTIMES`, and nerdctl, which only `wrap` starts, because gpubind does not read its image store."""
 _OTHER_ROWS = dict.fromkeys(
     ("nvidia-docker", "docker-compose", "podman-compose", "buildah"), RuntimeEntry("engines.programs")
 )
 PROGRAMS: Mapping[str, RuntimeProgram] = _Programs({**_WRAPPED_ROWS, **_OTHER_ROWS})
-"""The command lines that `wrap` parses: those of `WRAPPED`, and of other programs."""
+"""The command lines that `wrap` parses: those of the runtimes in `WRAPPED`, and those of other programs."""
 DOCUMENT_FORMATS = tuple(dict.fromkeys(document for row in _RUNTIMES_BY_NAME.values() for document in row.documents))
 """The formats that are documents, which outlive the command."""
 ENV_RUNTIMES = tuple(name for name, row in _RUNTIMES_BY_NAME.items() if "-env" in row.forms)
@@ -85,7 +85,7 @@ PLAN_FORMATS = (*ARGUMENT_FORMATS, *(f"{name}-env" for name in ENV_RUNTIMES), *D
 
 
 def get_runtime(name: str, *others: str) -> Runtime:
-    """Return the runtime called *name*; the caller also takes *others*. Errors: `UsageError` (`unknown-backend`)."""
+    """Return the runtime called *name*. Errors: `UsageError` (`unknown-backend`), whose hint also has *others*."""
     if name not in RUNTIMES:
         from gpubind.runtimes.cmdline.programs import PASTE_ONLY
 
@@ -102,7 +102,10 @@ def runtime_of_format(plan_format: str) -> Runtime:
 
 
 def format_fits_runtime(name: str, plan_format: str) -> bool:
-    """Return whether *plan_format* is one of *name* or of its module: Apptainer may be called `singularity`."""
+    """Return whether *plan_format* is a format of runtime *name*, or of another runtime of its module.
+
+    A program called `singularity` may be Apptainer, so both formats fit it.
+    """
     module, rows = _RUNTIMES_BY_NAME[name].module, _RUNTIMES_BY_NAME.items()
     return any(row.module == module and plan_format in _formats(candidate, row) for candidate, row in rows)
 

@@ -1,8 +1,8 @@
 """crun and runc, which start OCI bundles: directories with a config.json. A plan becomes edits of that file.
 
-gpubind never writes to the bundle: it writes the edited config.json to a separate directory. Both runtimes leave the
-mount points that they make in the root file system. A tmpfs at /.gpubind therefore holds those of the plan, and the
-root file system keeps one empty directory.
+gpubind never writes to the bundle: it writes the edited config.json to a separate directory. Both runtimes create
+missing mount points in the root file system, and leave them there. gpubind therefore puts the plan's mount points into
+a tmpfs at /.gpubind, so that only this one empty directory stays in the root file system.
 
 Source: OCI runtime-spec 1.2; crun(1) 1.21, runc(8) 1.1.15. Both were run.
 """
@@ -50,11 +50,11 @@ _GPUBIND_TMPFS = BundleMount(GPUBIND_DIRECTORY, "tmpfs", "tmpfs", ("nosuid", "no
 NODE_OPTIONS = ("bind", "nosuid", "noexec")
 """The options of a bound node. With `nodev` it could not be opened."""
 _CHOICES = ("gpus", "handed-on")
-"""The rules of the plan's variables that choose GPUs."""
+"""The values of `EnvVar.rule` for the plan's variables that choose GPUs."""
 HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 """NVIDIA's hooks, which docker's `--gpus` adds to a bundle. The plan replaces them."""
 _MIG_MANAGERS = ("/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-caps/nvidia-cap2")
-"""The nodes to configure and to monitor MIG. Source: /proc/driver/nvidia-caps/mig-minors."""
+"""The nodes with which MIG is configured and monitored. Source: /proc/driver/nvidia-caps/mig-minors."""
 
 _CRUN = "cgroup-manager= debug log= log-format= log-level= root= rootless= systemd-cgroup version/vV help/? usage"
 _CRUN_CREATE = """
@@ -138,10 +138,10 @@ class BundleRuntime(Runtime):
         return RuntimeArguments((), edits.binds, variables, edits.decisions, edits.findings, document=text)
 
     def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
-        """Return the whole command line. runc reads only a file named config.json, so the edited one is in a separate
-        directory. The container's name must differ from those of the user's other containers.
+        """Return the whole command line. The container gets a name that no other container of the user has.
 
-        Errors: `RuntimeLimitError` (code `unsupported-value`) for an argument that is not UTF-8.
+        runc reads only a file named config.json, so the edited one is in a separate directory. Errors:
+        `RuntimeLimitError` (code `unsupported-value`) for an argument that is not UTF-8.
         """
         bundle, argv = start.bundle, call.argv
         assert bundle is not None
@@ -159,7 +159,7 @@ class BundleRuntime(Runtime):
         return Command((call.program, *before, *run), start.caller.environ, StagedFile(CONFIG, text))
 
     def base_mounts(self, plan: Plan, start: Start) -> Optional[UserMounts]:
-        """Return the bundle's binds and working directory. Its variables are the image's."""
+        """Return the bundle's binds and working directory. The variables of the bundle are those of the image."""
         bundle = start.bundle
         if bundle is None:
             return None
@@ -187,7 +187,7 @@ class BundleRuntime(Runtime):
 
 
 def _obstacle(mount: Mount, source: HostPath, bundle: Bundle, image: Tree) -> Optional[str]:
-    """Return why *mount* has no place; empty if the bundle itself mounts that file there."""
+    """Return why *mount* has no place; None if it has one, and empty if the bundle itself mounts that file there."""
     for bundle_mount in bundle.mounts:
         if bundle_mount.destination.rstrip("/") == mount.target:
             return "" if bundle_mount.source == source else "the bundle mounts something of its own there"
@@ -238,7 +238,7 @@ def _inside(path: str, directory: str) -> bool:
 
 
 class EngineRuntime(BundleRuntime):
-    """crun or runc for a container of an engine. Its later processes (`docker exec`) get no variables of the plan."""
+    """crun or runc for a container of an engine. Processes of `docker exec` in it get no variables of the plan."""
 
     def __init__(self, name: str, loader_directories: tuple[str, ...]) -> None:
         super().__init__(name)
@@ -246,9 +246,9 @@ class EngineRuntime(BundleRuntime):
         """Where the loader of the image looks for libraries."""
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
-        """Return the layout of a CDI spec for this image: libraries and programs are found without a variable.
+        """Return the layout of a CDI spec for this image, in which libraries and programs are found without a variable.
 
-        Only forward compatibility needs LD_LIBRARY_PATH, which the container's first process has.
+        Only forward compatibility needs LD_LIBRARY_PATH, and only the container's first process gets it.
         """
         layout = cdi_layout(start.facts.architecture or ARCHITECTURES[0].name, self.loader_directories)
         return layout._replace(adds_variables=True)
@@ -256,8 +256,8 @@ class EngineRuntime(BundleRuntime):
     def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Optional[RuntimeArguments]:
         """Return the config.json with *plan* in it, without variables that choose GPUs.
 
-        As with NVIDIA's toolkit, only nodes choose them: a privileged container has all nodes, numbered differently.
-        Only a container that requests them gets the nodes that manage MIG.
+        As with NVIDIA's toolkit, only nodes choose GPUs: a privileged container has all nodes, so numbers would mean
+        other GPUs there. The nodes that manage MIG are given only to a container that requests them.
         """
         env = tuple(variable for variable in plan.env if variable.rule not in _CHOICES)
         bundle_variables = start.bundle.variables if start.bundle is not None else {}

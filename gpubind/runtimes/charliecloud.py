@@ -1,8 +1,8 @@
 """Charliecloud's ch-run: needs no privilege, binds everything writable, and gives a container the host's whole /dev.
 
-It makes no mount point for a file, and one for a directory only with a tmpfs over the image (`-W`). gpubind therefore
-makes a skeleton: a directory with an empty file for each path that the image lacks. ch-run binds the skeleton, and then
-each host file onto its empty file. Nothing is written to the image.
+It never makes a mount point for a file. It makes one for a directory only if a tmpfs covers the image (`-W`). gpubind
+therefore makes a skeleton: a directory with an empty file for each path that the image lacks. ch-run binds the
+skeleton, and then each host file onto its empty file. Nothing is written to the image.
 
 Source: `ch-run --help` and `bin/ch_core.c`, `bin/ch-run.c`, `bin/ch_misc.c` of 0.38, which was run. 0.31 has no -W.
 """
@@ -49,7 +49,7 @@ _OVERLAY_VERSION = (0, 32)
 _HIDDEN_BY_OVERLAY = "/srv"
 """The host's directory on which -W mounts the tmpfs, before ch-run looks up the image and the binds."""
 _IMAGE_ENV_FILE = "/ch/environment"
-"""The variables of an image of Charliecloud, applied on the user's request: `NAME=VALUE` on each line."""
+"""The file with the variables of a Charliecloud image, `NAME=VALUE` on each line. It applies on the user's request."""
 
 _OPTIONS = """
     bind/b= cd/c= cdi/d? cdi-dirs= ch-ssh env-no-expand feature= gid/g= home join/j join-ct= join-pid= join-tag=
@@ -77,7 +77,7 @@ class Charliecloud(Runtime):
     isolates_dev = False
 
     def identify(self, text: str) -> tuple[Runtime, Optional[tuple[int, ...]]]:
-        """`0.38` -> (0, 38). Without $USER ch-run prints nothing."""
+        """`0.38` -> (0, 38). ch-run prints nothing if $USER is not set."""
         match = re.search(r"(\d+)\.(\d+)", text)
         return self, tuple(int(part) for part in match.groups()) if match else None
 
@@ -173,9 +173,10 @@ def _has(image: Optional[Tree], path: str) -> bool:
 
 
 def _missing_place(image: Optional[Tree], target: str) -> Optional[ContainerPath]:
-    """Return the path for a bind of the skeleton: the topmost missing one of *target*; None if that exists.
+    """Return the path at which the skeleton must be bound so that *target* exists; None if it exists in the image.
 
-    It is /.gpubind even if the image has that directory: such an image needs no overlay.
+    It is the topmost missing directory above *target*, or *target* itself. For files in /.gpubind it is always that
+    directory, even if the image has it: such an image needs no overlay.
     """
     if _has(image, target):
         return None
@@ -188,7 +189,7 @@ def _missing_place(image: Optional[Tree], target: str) -> Optional[ContainerPath
 
 
 def _resolve_target(image: Optional[Tree], target: str) -> ContainerPath:
-    """Return *target* with the image's links resolved. ch-run would follow an absolute link on the host."""
+    """Return *target* with the image's links resolved, because ch-run would follow an absolute link on the host."""
     ancestor, suffix = target, ""
     while image is not None and ancestor != "/":
         resolved = image.resolve(ancestor)
@@ -199,7 +200,7 @@ def _resolve_target(image: Optional[Tree], target: str) -> ContainerPath:
 
 
 def _obstacle(mount: Mount, source: HostPath, start: Start) -> Optional[str]:
-    """Return why *mount* has no place; empty if the host's directory provides that file."""
+    """Return why *mount* has no place; None if it has one, and empty if a directory of the host provides the file."""
     if in_host_directory(mount):
         return "" if str(source) == mount.target else "ch-run binds the host's own directory there"
     image = start.tree
@@ -243,10 +244,10 @@ def _need_visible(path: str) -> None:
 
 
 def _environment(plan: Plan, start: Start) -> dict[str, Optional[str]]:
-    """Return the value of each variable for the options; None for one to be removed.
+    """Return the value of each variable for the options; None for one that is to be removed.
 
-    ch-run passes the caller's environment on. In a list, it replaces an item `$NAME` with the variable's current value
-    and drops empty items. A list therefore begins with `$NAME`.
+    ch-run passes on the caller's environment. In the value of a list, it replaces an item `$NAME` with the current
+    value of that variable, and drops empty items. So the plan's value of a list begins with `$NAME`.
     """
     lists = {variable.name for variable in plan.env if is_added_to(plan, variable.name)}
     references = {name: _user_value_reference(name, start) for name in lists}
@@ -257,7 +258,7 @@ def _environment(plan: Plan, start: Start) -> dict[str, Optional[str]]:
 
 
 def _user_value_reference(name: str, start: Start) -> str:
-    """Return `$NAME` for the user's value of *name*, or that value itself where ch-run would not expand `$NAME`."""
+    """Return `$NAME` for the user's value of *name*; the value itself if ch-run would not expand `$NAME`."""
     options = start.user.options
     from_image = name == "LD_LIBRARY_PATH" and "" in (*options.all("set-env"), *options.all("set-env0"))
     if not (from_image or "env-no-expand" in options.values):

@@ -40,12 +40,12 @@ class Edits(NamedTuple):
     devices: tuple[DeviceNode, ...]
     env: tuple[EnvVar, ...]
     decisions: tuple[Decision, ...]
-    """About the mounts that have no place in the container, as the findings are."""
+    """Decisions about the mounts that have no place in the container. The findings are about the same mounts."""
     findings: tuple[Finding, ...]
 
 
 class RuntimeArguments(NamedTuple):
-    """Edits as the arguments of a runtime."""
+    """The edits of a container in the form that a runtime takes: its arguments."""
 
     options: tuple[str, ...]
     """Arguments of the command line."""
@@ -54,13 +54,13 @@ class RuntimeArguments(NamedTuple):
     env: tuple[tuple[str, str], ...] = ()
     """The variables that the options set, for a caller that sets them in another way."""
     decisions: tuple[Decision, ...] = ()
-    """About the parts of the plan that are left out."""
+    """Decisions about the parts of the plan that are left out."""
     findings: tuple[Finding, ...] = ()
-    """About everything that will not work with these arguments."""
+    """Findings about everything that will not work with these arguments."""
     unset: tuple[str, ...] = ()
-    """Variables that the caller must remove from the runtime's environment, where no option keeps them out."""
+    """Variables that the caller must remove from the runtime's environment, because no option keeps them out."""
     document: str = ""
-    """The image's configuration with the edits in it, for a runtime that reads that instead of options."""
+    """The image's configuration with the edits in it, for a runtime that reads a configuration instead of options."""
 
 
 def make_edits(
@@ -69,10 +69,11 @@ def make_edits(
     binds: Iterable[UserBind] = (),
     obstacle: Optional[Callable[[Mount, HostPath], Optional[str]]] = None,
 ) -> Edits:
-    """Return the edits of *plan*, with its generated files where they are *staged*.
+    """Return the edits of *plan*. Its generated files are bound from where they are *staged*, or left out if they are
+    not.
 
-    *binds* are the user's, which take precedence. *obstacle* returns another reason why a mount with that source has no
-    place; empty if the container already has the file. A generated file that is not staged is left out.
+    *binds* are the user's, which take precedence. *obstacle* returns any other reason why a mount with that source has
+    no place in the container; an empty reason means that the container already has the file.
     """
     user_binds = tuple(binds)
     planned: list[Bind] = []
@@ -104,9 +105,10 @@ def make_edits(
 
 
 def _covering_bind_reason(mount: Mount, source: HostPath, binds: Iterable[UserBind]) -> Optional[str]:
-    """Return the reason if one of the user's *binds* covers the target of *mount*; empty if it provides the same file.
+    """Return that one of the user's *binds* covers the target of *mount*; empty if that bind provides the same file,
+    None if no bind covers it.
 
-    A mount point inside such a bind would be made on the host. A bind of the root covers nothing.
+    A mount point inside such a bind would be made on the host. A bind of the root does not cover anything.
     """
     for bind in reversed(tuple(binds)):
         bound_path = bind.target.rstrip("/")
@@ -117,14 +119,14 @@ def _covering_bind_reason(mount: Mount, source: HostPath, binds: Iterable[UserBi
 
 
 def parse_user_binds(values: Iterable[str]) -> tuple[UserBind, ...]:
-    """Return the user's binds by an option with the *values* SOURCE[:TARGET[:OPTIONS]]; PRoot's options are a `!`."""
+    """Return the user's binds for an option's *values* SOURCE[:TARGET[:OPTIONS]]. A final `!` is PRoot's option."""
     parts = (value.partition(":") for value in values)
     pairs = ((source, remainder.partition(":")[0].rstrip("!") or source) for source, _, remainder in parts)
     return tuple(UserBind(HostPath(source), ContainerPath(target)) for source, target in pairs)
 
 
 def binds_at_same_path(paths: Iterable[str]) -> tuple[UserBind, ...]:
-    """Return the binds of *paths* of the host at the same paths in the container."""
+    """Return binds of *paths*, each at the same path in the container as on the host."""
     return tuple(UserBind(HostPath(path), ContainerPath(path)) for path in paths)
 
 
@@ -155,7 +157,7 @@ def in_host_directory(mount: Mount) -> bool:
 
 
 def vendor_of(plan: Plan) -> Optional[Vendor]:
-    """Return the vendor whose driver *plan* is about; None if there are several."""
+    """Return the vendor of the driver that *plan* binds; None if there are several."""
     vendors = {planned.driver.vendor for planned in plan.drivers}
     return vendors.pop() if len(vendors) == 1 else None
 
@@ -198,7 +200,7 @@ def is_utf8(text: str) -> bool:
 
 
 def shared_dev_findings(plan: Plan, case: Optional[str] = None) -> Iterator[Finding]:
-    """Yield the finding that a container has the host's whole /dev, whatever *plan* chooses of it."""
+    """Yield the finding that the container has the host's whole /dev, and so also nodes that *plan* does not choose."""
     if plan.devices or plan.gpus:
         yield finding("devices-not-isolated", subject="/dev", case=case, vendor=vendor_of(plan))
 

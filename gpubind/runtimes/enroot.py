@@ -1,11 +1,11 @@
 """Enroot: starts named containers, which are directories of the user, and squashfs files. Needs a user namespace.
 
---mount takes the fields of an fstab line, separated by colons: it can bind read-only and make the mount point. Only
-files and --env set variables of a container. Commands run in a login shell, whose scripts replace PATH: so programs go
-to /usr/bin. The container has the host's whole /dev, unless the site or the user restricts it.
+--mount takes the fields of an fstab line, separated by colons: it can bind read-only and create the mount point. Only
+files and --env set variables of a container. Commands run in a login shell, whose scripts replace PATH; so gpubind puts
+programs into /usr/bin. The container has the host's whole /dev, unless the site or the user restricts it.
 
-If NVIDIA_VISIBLE_DEVICES requests it, Enroot's hook provides the driver by nvidia-container-cli, and ends the start if
-that is missing. The plan replaces the hook: for the hook, that variable is `void`.
+If NVIDIA_VISIBLE_DEVICES requests it, Enroot's hook provides the driver with nvidia-container-cli; if that program is
+missing, the hook ends the start. The plan replaces the hook, so gpubind sets that variable to `void` for the hook.
 
 Source: Enroot 4.1.2, which was run: `enroot.in`, `src/runtime.sh`, `bin/enroot-mount.c`, `bin/enroot-switchroot.c`,
 `conf/hooks/`, `conf/mounts/`.
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 FILE_OPTIONS = "x-create=auto,bind,ro,nosuid,nodev,private"
 NODE_OPTIONS = "x-create=auto,bind,rw,nosuid,noexec,private"
-"""The options with which Enroot's own hook binds nodes where /dev is restricted. `nodev` would keep them closed."""
+"""The options with which Enroot's own hook binds nodes if /dev is restricted. `nodev` would keep them closed."""
 GPUBIND_TMPFS = f"tmpfs:{GPUBIND_DIRECTORY}:tmpfs:x-create=dir,nosuid,nodev,noexec,mode=755,private"
-"""The tmpfs for mount points below `GPUBIND_DIRECTORY`: none of them stays in the container's directory."""
+"""The tmpfs for mount points below `GPUBIND_DIRECTORY`, so that none of them stays in the container's directory."""
 _HOST_DIRECTORIES = ("/dev", "/proc", "/sys")
 """Directories of the host that every container has; /dev only if it is not restricted."""
 
@@ -75,13 +75,16 @@ class Enroot(Runtime):
     def stored_image(
         self, image: ImageReference, options: UserOptionValues, environ: Mapping[str, str], texts: Mapping[str, str]
     ) -> Optional[str]:
-        """Return the directory of a container; None for a path, and for a squashfs file, which takes precedence."""
+        """Return the directory of the container *image*; None for a path or a squashfs file, which take precedence."""
         if "/" in image.text or image.form == "squashfs":
             return None
         return f"{enroot_files.data_path(environ, texts)}/{image.text}"
 
     def hides_caller_variable(self, start: Start, name: str) -> bool:
-        """Return whether the caller's value stays outside. The one for Enroot's hook chooses there, not inside."""
+        """Return whether the caller's value of *name* does not reach the container.
+
+        NVIDIA_VISIBLE_DEVICES is not regarded as hidden: it chooses GPUs for Enroot's hook, outside the container.
+        """
         return name != NVIDIA_VISIBLE_DEVICES and _base_variables(start).get(name) != start.caller.environ.get(name)
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
@@ -89,7 +92,7 @@ class Enroot(Runtime):
         return layout._replace(bindir=ContainerPath("/usr/bin"), bindir_on_path=True)
 
     def wants_compat32(self, start: Start) -> bool:
-        """Return whether Enroot's hook would provide 32-bit libraries, which `all` includes."""
+        """Return whether Enroot's hook would provide 32-bit libraries, which the capability `all` includes."""
         variables = _base_variables(start)
         names = (NVIDIA_VISIBLE_DEVICES, CAPS_VARIABLE)
         visible, caps = (_setting(start, name) or variables.get(name, "") for name in names)
@@ -124,7 +127,7 @@ class Enroot(Runtime):
         return RuntimeArguments(tuple(args), edits.binds, tuple(env.items()), edits.decisions, findings)
 
     def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
-        """Return the whole command line. The image's /etc/rc, if there is one, gets the command as always."""
+        """Return the whole command line. The image's /etc/rc, if any, gets the command as in any start of Enroot."""
         argv = (start.shell, *call.argv) if call.action == "shell" else call.argv
         line = (call.program, "start", *start.user.arguments, *arguments.options, call.image, *argv)
         hook = {NVIDIA_VISIBLE_DEVICES: "void"} if any("/libcuda.so" in bind.target for bind in arguments.binds) else {}
@@ -180,7 +183,7 @@ def _binds(start: Start) -> Iterator[UserBind]:
 
 
 def _obstacle(mount: Mount, source: HostPath, is_restricted: bool) -> Optional[str]:
-    """Return why *mount* has no place in a directory of the host; empty if that provides the file."""
+    """Return why *mount* has no place in a directory of the host; empty if that directory provides the file."""
     top = next((path for path in _HOST_DIRECTORIES if mount.target.startswith(f"{path}/")), None)
     if top is None or (top == "/dev" and is_restricted):
         return None
@@ -188,7 +191,9 @@ def _obstacle(mount: Mount, source: HostPath, is_restricted: bool) -> Optional[s
 
 
 def _for_hook(start: Start) -> dict[str, str]:
-    """Return the container's `NVIDIA_VISIBLE_DEVICES` if its value comes from the caller's variable."""
+    """Return the container's `NVIDIA_VISIBLE_DEVICES` if it would be the caller's value, which gpubind replaces for
+    the hook.
+    """
     name = NVIDIA_VISIBLE_DEVICES
     value = _base_variables(start).get(name, "")
     with_ours = _base_variables(start, changed(start.caller.environ, values={name: "void"})).get(name, "")

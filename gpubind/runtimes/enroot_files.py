@@ -30,11 +30,11 @@ _OPTION = re.compile(
     r"async|(dir)?sync|r?bind|defaults|loud|silent|remount|r[ow]|r?(private|shared|slave|unbindable)|"
     r"x-(create=(auto|dir|file)|detach|move)"
 )
-"""A field that Enroot takes for mount options where an earlier field is missing."""
+"""A field that Enroot takes for mount options if the field before it is missing."""
 
 
 def patterns(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the files of the site and the user, as patterns, in the order in which Enroot reads them."""
+    """Return patterns of the site's and the user's files, in the order in which Enroot reads them."""
     system = environ.get("ENROOT_SYSCONF_PATH") or "/etc/enroot"
     user_directory = environ.get("ENROOT_CONFIG_PATH") or f"{_xdg(environ, 'XDG_CONFIG_HOME', '.config')}/enroot"
     kinds = ("environ.d/*.env", "mounts.d/*.fstab")
@@ -42,7 +42,8 @@ def patterns(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def setting(name: str, environ: Mapping[str, str], texts: Mapping[str, str]) -> str:
-    """Return the setting *name*: the caller's variable, else that of the configuration in *texts*; empty if it is off.
+    """Return the setting *name*: the caller's variable, or else that of the configuration in *texts*; empty if it is
+    off.
 
     UID in *environ* is the caller's. A value that only a shell can evaluate is ignored.
     """
@@ -75,7 +76,7 @@ def container_variables(
 
 
 def unquoted(value: str) -> str:
-    """Return *value* without the quotes around it, which Enroot removes."""
+    """Return *value* without surrounding quotes, which Enroot removes."""
     match = _QUOTED.fullmatch(value)
     return match[1] if match is not None else value
 
@@ -89,7 +90,7 @@ def site_binds(environ: Mapping[str, str], texts: Mapping[str, str], images: str
 
 
 def user_binds(values: Iterable[str], directory: str) -> Iterator[UserBind]:
-    """Yield the binds of the *values* of --mount; *directory* is the caller's."""
+    """Yield the binds of the *values* of --mount. Relative paths in them are relative to *directory*, the caller's."""
     for value in values:
         yield from _bind(value.replace(":", " ").split(), directory)
 
@@ -118,7 +119,7 @@ def _read_settings(environ: Mapping[str, str], texts: Mapping[str, str]) -> dict
 
 
 def _expanded(value: str, variable: Callable[[str], str]) -> Optional[str]:
-    """Return *value* as a shell's `echo` prints it; None if it has more than variables and `id`."""
+    """Return *value* as a shell's `echo` would print it; None if evaluating it needs more than variables and `id`."""
 
     def replaced(match: re.Match[str]) -> str:
         name = match[1] or match[2] or {"id -u": "UID", "id -un": "USER"}[match[3]]
@@ -133,7 +134,7 @@ def _expand_host_variables(line: str, environ: Mapping[str, str]) -> str:
 
 
 def _bind(fields: list[str], directory: str) -> Iterator[UserBind]:
-    """Yield the bind of the *fields* of one mount, completed as Enroot does; nothing for another file system."""
+    """Yield the bind that the *fields* of one mount mean to Enroot; nothing for a mount of another file system."""
     source, target, kind, options = (*map(_unescaped, fields[:4]), "", "", "", "")[:4]
     if target and not kind and _is_option(target):
         target, kind, options = "", "none", target

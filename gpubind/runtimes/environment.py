@@ -1,8 +1,9 @@
-"""Where LD_LIBRARY_PATH, PATH and all other variables of a container get their values.
+"""How LD_LIBRARY_PATH, PATH and all other variables of a container get their values.
 
-A plan has operations on variables (`planner/plan.py`, `_environment`). `compose` makes values of them, for each runtime
-whose options set values. Apptainer and bubblewrap leave it to a shell in the container, which reads the image's own
-scripts first: the same order as shell text is in `apptainer/environment.py` and `bubblewrap/environment.py`.
+A plan has operations on variables (`planner/plan.py`, `_environment`). For runtimes whose options set values, `compose`
+computes values from them. Apptainer and bubblewrap leave that to a shell in the container, which first reads the
+image's own scripts. The order of precedence is the same: see `apptainer/environment.py` and
+`bubblewrap/environment.py`.
 """
 
 from __future__ import annotations
@@ -28,19 +29,20 @@ class BaseEnvironment(NamedTuple):
     """The variables that a container would have without a plan."""
 
     users: Mapping[str, Optional[str]] = _NONE
-    """Set by the user for the container; None for one that the user removes."""
+    """Variables that the user sets for the container; None for one that the user removes."""
     callers: Mapping[str, str] = _NONE
-    """Set in the caller's environment, and passed on."""
+    """Variables of the caller's environment that are passed on."""
     images: Mapping[str, str] = _NONE
-    """Set by the image, or by the runtime if they are unset."""
+    """Variables that the image sets, and those that the runtime sets if nothing else does."""
 
 
 def compose(operations: Iterable[EnvVar], values: BaseEnvironment) -> dict[str, Optional[str]]:
-    """Return the value of each variable that *operations* change, in their order; None for one to be removed.
+    """Return the value of each variable that *operations* change, in their order; None for one that is to be removed.
 
-    The user's own value takes precedence over one that is set. A search path has the user's or caller's directories,
-    then the plan's, then the image's, then the appended ones. PATH has the user's or else the image's, between the
-    plan's. No element is empty, because that would mean the current directory. No image directory is one of the plan's.
+    Where an operation sets a value, the user's own value takes precedence. A search path consists of the user's or else
+    the caller's directories, then those that the plan prepends, then the image's, then those that the plan appends. In
+    PATH, the user's or else the image's directories are between the plan's. No element is empty, because that would
+    mean the current directory. A directory that the plan adds is removed from the image's.
     """
     by_name: dict[str, list[EnvVar]] = {}
     for operation in operations:
@@ -60,17 +62,17 @@ def compose(operations: Iterable[EnvVar], values: BaseEnvironment) -> dict[str, 
 
 
 def is_added_to(plan: Plan, name: str) -> bool:
-    """Return whether *plan* adds to the value of *name*, instead of replacing it."""
+    """Return whether *plan* adds to the value of *name*, rather than replaces it."""
     return _is_list([variable for variable in plan.env if variable.name == name])
 
 
 def set_variables(env: Mapping[str, Optional[str]]) -> tuple[tuple[str, str], ...]:
-    """Return the variables of *env* without those to be removed."""
+    """Return the variables of *env*, except those that are to be removed."""
     return tuple((name, value) for name, value in env.items() if value is not None)
 
 
 def library_path(plan: Plan) -> dict[str, str]:
-    """Return the LD_LIBRARY_PATH of the image of *plan*, for a runtime that sets nothing else of the image's."""
+    """Return the image's LD_LIBRARY_PATH, for a runtime that sets no other variable of the image."""
     return {LIBRARY_PATH: plan.image.env.get(LIBRARY_PATH, "")} if plan.image is not None else {}
 
 

@@ -20,15 +20,16 @@ _VENDORS: Mapping[str, Vendor] = {
     ROCR_VISIBLE_DEVICES: "amd",
     HIP_VISIBLE_DEVICES: "amd",
 }
-"""Whose GPUs a variable chooses."""
+"""The vendor whose GPUs each variable chooses."""
 
 
 def choice_outside(
     plan: Plan, environ: Mapping[str, str], is_outside: Callable[[str], bool], case: str = "outside"
 ) -> Iterator[Finding]:
-    """Yield a finding for each variable of *environ* that *is_outside* the container and names fewer than its GPUs.
+    """Yield a finding for each variable of *environ* that does not reach the container and chooses fewer GPUs than it
+    gets.
 
-    *case* is the case of the finding.
+    *is_outside* returns whether a variable does not reach it. *case* is the case of the finding.
     """
     if plan.request.gpus is not None or plan.request.cdi_devices:
         return
@@ -53,7 +54,9 @@ def choice_of_others(plan: Plan, environ: Mapping[str, str]) -> Iterator[Finding
 
 
 def choice_by_count(plan: Plan, environ: Mapping[str, str], option: str) -> Iterator[Finding]:
-    """Yield a finding for each variable of *environ* that names other GPUs than *option* gives by a count."""
+    """Yield a finding for each variable of *environ* that names other GPUs than *option*, which gives a number of
+    GPUs.
+    """
     for name, value, gpus in _chosen(plan, environ):
         names = split_visible(value)
         if hides_all(names):
@@ -67,9 +70,9 @@ def choice_by_count(plan: Plan, environ: Mapping[str, str], option: str) -> Iter
 
 
 def _is_same_inside(name: str, gpus: Sequence[Gpu], plan: Plan) -> bool:
-    """Return whether *name* means the same GPU in a container with only *gpus*, numbered from 0.
+    """Return whether *name* means the same GPU in a container that has only *gpus*, numbered from 0.
 
-    True for a name that no GPU of *plan* has.
+    Also True for a name that no GPU of *plan* has.
     """
     from gpubind.planner.gpus.choice import find_gpus
 

@@ -1,8 +1,9 @@
 """systemd-nspawn: only for root, with read-only binds, chosen device nodes and a separate environment.
 
-`--volatile=overlay` keeps whatever a container writes, and the mount points that nspawn makes, out of the image;
-`--read-only` lets several containers have one image at once. `--register=no --keep-unit` start one where no systemd
-runs, and in the caller's own cgroup. With `--as-pid2` signals reach a program that does not expect to be init.
+`--volatile=overlay` keeps the image unchanged: it holds what a container writes, and the mount points that nspawn
+makes. With `--read-only`, several containers can use one image at once. `--register=no --keep-unit` lets nspawn start
+where no systemd runs, in the caller's own cgroup. With `--as-pid2`, signals reach a program that does not expect to be
+init.
 
 Source: systemd-nspawn(1) of 257, which was run; `src/nspawn/nspawn-mount.c` (bind_mount_parse).
 """
@@ -24,7 +25,7 @@ from gpubind.runtimes.environment import BaseEnvironment, compose, library_path,
 from gpubind.runtimes.runtime import NO_STAGE, Command, Runtime, RuntimeLimits, Stage, Start, StartCall
 
 _AUTOPIPE_VERSION = (256,)
-"""The first version that distinguishes a terminal from a pipe without losing the pipe's data."""
+"""The first version that tells a terminal from a pipe without losing data of the pipe."""
 _REFUSED_VALUE = re.compile(r"[\ud800-\udfff\x00-\x08\x0b-\x1f\x7f]")
 """The characters that nspawn refuses in a variable: control characters, and bytes that are not UTF-8."""
 
@@ -122,7 +123,7 @@ def _container_options(start: Start) -> Iterator[str]:
 
 
 def escaped(path: str) -> str:
-    """Return *path* as --bind takes it: a colon would end it."""
+    """Return *path* with its colons escaped for --bind, in which a colon ends a path."""
     return path.replace("\\", "\\\\").replace(":", "\\:")
 
 

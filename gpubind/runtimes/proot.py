@@ -1,4 +1,4 @@
-"""PRoot: no privilege and no namespace; it rewrites the paths of a program's system calls.
+"""PRoot: needs no privilege and no namespace, because it rewrites the paths of a program's system calls.
 
 `-R` provides the host's /dev, /proc, /sys, /tmp, home and user database. PRoot has no read-only bind, cannot restrict
 /dev to single nodes, and has no option for variables: the program inherits PRoot's environment.
@@ -93,7 +93,7 @@ class Proot(Runtime):
 
 
 def _obstacle(mount: Mount, source: HostPath) -> Optional[str]:
-    """Return an empty reason for a file that a directory of the host already provides."""
+    """Return an empty reason for a file that a directory of the host already provides; None for any other file."""
     return "" if in_host_directory(mount) and str(source) == mount.target else None
 
 

@@ -26,39 +26,38 @@ if TYPE_CHECKING:
     from gpubind.loader.namespace import UserMounts
 
 UNBOUND_WORKING_DIRECTORIES = ("/", "/bin", "/etc", "/lib", "/lib64", "/mnt", "/opt", "/sbin", "/usr", "/var")
-"""Working directories that Apptainer does not bind, for the image's own would be hidden: container_linux.go,
-addCwdMount."""
+"""Working directories that Apptainer does not bind, which would hide the image's: container_linux.go, addCwdMount."""
 
 
 class RuntimeLimits(NamedTuple):
-    """The limits of a runtime, and its surprises for the caller."""
+    """What a runtime does not support, and what may surprise its caller."""
 
     no_namespace_message: str = ""
-    """Its own message where the kernel allows no user namespace; empty if it needs none."""
+    """The runtime's error message if the kernel allows no user namespace; empty if it needs none."""
     helpers: tuple[str, ...] = ()
-    """Its set-user-id programs: with one of them it needs no user namespace."""
+    """Its set-user-id programs. If one of them is installed, it needs no user namespace."""
     module_may_split: bool = False
-    """Whether the runtime is often in a module tree, with its set-user-id program elsewhere."""
+    """Whether its set-user-id program may be outside the module tree in which the runtime itself is often installed."""
     drops_groups: bool = False
-    """Whether a container gets other groups than its caller's."""
+    """Whether a container does not have its caller's groups."""
     keep_groups: Optional[str] = None
-    """The value of its --group-add that keeps them all; None: each must be given by number."""
+    """The value of --group-add that keeps all groups; None if each group must be given by number."""
     systemd_cgroups: bool = False
     """Whether systemd manages the device cgroups of its containers."""
     no_read_only_bind: bool = False
-    """Whether a bound file is as writable in the container as it is for the caller."""
+    """Whether it has no read-only bind: the container may write a bound file whenever the caller may."""
     hides_missing_command: bool = False
-    """Whether its exit code hides that a command is missing (127) or is not a program (126)."""
+    """Whether its exit code does not show that a command is missing (127) or cannot be executed (126)."""
 
 
 def parse_version(text: str) -> Optional[tuple[int, ...]]:
-    """Return the first version `1.4` or `1.4.5` in *text*, with three numbers."""
+    """Return the first version in *text*, such as `1.4` or `1.4.5`, as three numbers."""
     match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
     return tuple(int(part) for part in match.groups(default="0")) if match else None
 
 
 _RUNSCRIPT = "/.singularity.d/runscript"
-"""Run by default in an image of Apptainer or SingularityCE."""
+"""The script that `run` executes in an image of Apptainer or SingularityCE."""
 
 
 class StartCall(NamedTuple):
@@ -68,13 +67,13 @@ class StartCall(NamedTuple):
     """The runtime's program: a path or a name."""
     action: Action
     image: str
-    """As the user gives it."""
+    """The image, as the user gives it."""
     argv: tuple[str, ...]
     """The command in the container, with its arguments."""
     unique_name: str = "ID"
     """A string for the container's name that no other start has."""
     stdin_is_terminal: Optional[bool] = False
-    """None if unknown."""
+    """Whether standard input is a terminal; None if unknown."""
 
 
 PullPolicy = Literal["missing", "always", "newer", "never"]
@@ -84,8 +83,9 @@ class PullCommand(NamedTuple):
     """The command by which a runtime pulls an image, with the user's options."""
 
     policy: PullPolicy
-    """`always`: pull before each start; `missing`: only if the store lacks the image; `newer`: as `missing`, but if the
-    store has the image, pull it without progress output."""
+    """When the image is pulled. `always`: before each start. `missing`: only if it is not in the store. `newer`: as
+    `missing`, but if the store has the image, try to update it without progress output.
+    """
     args: tuple[str, ...]
     """The command line, after the program."""
     prints_name: bool
@@ -93,13 +93,13 @@ class PullCommand(NamedTuple):
     no_repeat_options: tuple[str, ...]
     """Options that keep the start from pulling again."""
     exists_args: tuple[str, ...] = ()
-    """For `newer`: the command line that ends with 0 if the store has the image."""
+    """For `newer`: the command line that exits with 0 if the store has the image."""
     repull_args: tuple[str, ...] = ()
-    """For `newer`: the command line that pulls it where the store has one: once, and without progress."""
+    """For `newer`: the command line that updates an image of the store. It tries only once, and shows no progress."""
 
 
 STAGED_DIRECTORY = "<generated>"
-"""The argument of a command that is replaced with the directory of its staged file."""
+"""The argument of a command that stands for the directory of its staged file."""
 
 
 class StagedFile(NamedTuple):
@@ -113,15 +113,15 @@ class Command(NamedTuple):
     """The program that replaces this process."""
 
     argv: tuple[str, ...]
-    """The program and its arguments. The program is a path, or a name if a dry run does not find it."""
+    """The program and its arguments. The program is a path, or a name if a dry run finds no such program."""
     environ: Mapping[str, str]
     """The environment of the program."""
     file: Optional[StagedFile] = None
-    """A file to be written first, to an empty directory that replaces the argument `<generated>`."""
+    """A file to be written first, to an empty directory, whose path replaces the argument `<generated>`."""
     findings: tuple[Finding, ...] = ()
-    """Everything that the command line would report about this start."""
+    """The findings that the command line would report about this start."""
     changed: bool = True
-    """Whether it differs from the line that `wrap` was given."""
+    """Whether it differs from the command line that was given to `wrap`."""
 
 
 class CallerFacts(NamedTuple):
@@ -129,19 +129,19 @@ class CallerFacts(NamedTuple):
 
     environ: Mapping[str, str] = MappingProxyType({})
     home: Optional[str] = None
-    """The home directory of the user database."""
+    """The home directory according to the user database."""
     working_directory: Optional[str] = None
-    """None if that directory is gone."""
+    """The working directory; None if it was removed."""
     directories: frozenset[str] = frozenset()
-    """Those of home and working directory that exist."""
+    """The home and the working directory, each if it exists."""
     uid: Optional[int] = None
-    """None if no container is started here."""
+    """The user ID; None if no container is started here."""
     is_root: bool = True
-    """Whether the caller is root on the host. For a recorded host, the caller is who recorded it."""
+    """Whether the caller is root on the host. The caller of a recorded host is the user who recorded it."""
     has_terminal: bool = False
     """Whether standard input, output and errors are a terminal."""
     on_host: bool = False
-    """Whether the planned host is this machine: only then is the caller's access to its files known."""
+    """Whether the planned host is this machine. Only then is it known which files of the host the caller may access."""
 
 
 class RuntimeFacts(NamedTuple):
@@ -166,7 +166,7 @@ class RuntimeFacts(NamedTuple):
     remote: Optional[str] = None
     """The option, variable or file that selects a daemon on another machine; None if there is none."""
     silence: Optional[str] = None
-    """Why its daemon on this machine does not answer; None if it does, or was not queried."""
+    """Why the daemon on this machine does not answer; None if it answers, or if it was not queried."""
     has_selinux: bool = False
     """Whether this host's kernel enforces SELinux."""
 
@@ -185,30 +185,30 @@ class UserOptions(NamedTuple):
     env_files: Mapping[str, Optional[str]] = MappingProxyType({})
     """The variables that files of --env-file set; None for a value that only a shell knows."""
     has_unread_env_files: bool = False
-    """Whether such a file could not be read, so that it may set any variable that `env_files` does not have."""
+    """Whether such a file could not be read. It may then set any variable that `env_files` does not have."""
     allow_writable: bool = False
     """Whether the user accepts that a container may write to files of the driver."""
 
 
 class Stage(NamedTuple):
-    """The files that gpubind writes for a start, and those that must not be written to."""
+    """The files that gpubind writes for a start, and the files that the container must not write."""
 
     files: Mapping[ContainerPath, HostPath] = MappingProxyType({})
     """Where generated content was written: container path -> host path."""
     skeleton: Optional[HostPath] = None
-    """The directory with an empty file for each of the runtime's `mount_point_files`."""
+    """The directory that has an empty file for each of the runtime's `mount_point_files`."""
     writable: frozenset[str] = frozenset()
-    """The sources of the plan that the caller may write; known only for a runtime without a read-only bind."""
+    """The sources of the plan's mounts that the caller may write; known only for a runtime without a read-only bind."""
 
 
 NO_STAGE = Stage()
 
 
 class Start(NamedTuple):
-    """One start of a container, as far as the arguments for the runtime depend on it."""
+    """The facts of one start of a container on which the arguments for the runtime depend."""
 
     runtime: Runtime
-    """The runtime that reads the arguments. Its program may have another runtime's name."""
+    """The runtime whose rules apply to the arguments. Its program may have the name of another runtime."""
     caller: CallerFacts = CallerFacts()
     facts: RuntimeFacts = RuntimeFacts()
     user: UserOptions = UserOptions()
@@ -217,18 +217,20 @@ class Start(NamedTuple):
     bundle: Optional[Bundle] = None
     """The configuration of the image, if that is an OCI bundle."""
     is_entered: bool = False
-    """Whether later commands enter the container, with the variables of their callers."""
+    """Whether later commands enter the container, each with its caller's variables."""
     restarts: Optional[Severity] = None
     """How serious it is if the container does not start again; None if it is started once."""
 
     @property
     def shell(self) -> str:
-        """Return the image's shell: bash, if it has that."""
+        """Return the shell of the image: bash if the image has it, else sh."""
         return "/bin/bash" if self.tree is not None and self.tree.has("/bin/bash") else "/bin/sh"
 
     def in_directory(self, call: StartCall) -> tuple[str, ...]:
-        """Return the command for an image that is a directory: for `run` its runscript, which Apptainer's images have;
-        for `shell`, or without a command, its shell.
+        """Return the command that is started in an image that is a directory.
+
+        For `run`, it is the runscript, which images of Apptainer have. For `shell`, or without a command, it is the
+        shell.
         """
         if call.action == "run" and self.tree is not None and self.tree.has(_RUNSCRIPT):
             return (_RUNSCRIPT, *call.argv)
@@ -236,7 +238,7 @@ class Start(NamedTuple):
 
 
 class PreparedStart(NamedTuple):
-    """A start with its plan, in the arguments of its runtime."""
+    """A start with its plan and its runtime's arguments for it."""
 
     arguments: RuntimeArguments
     start: Start
@@ -259,9 +261,9 @@ class Runtime(ABC):
     image_forms: tuple[ImageForm, ...]
     """The forms of image that it starts, for `--backend auto` and in messages."""
     can_pull = False
-    """Whether it can pull images: a name that is not a file on this machine may still be valid."""
+    """Whether it can pull images. If it can, a name that is not a file on this machine may still be valid."""
     image_hint = ""
-    """What to do with an image in another form."""
+    """What to do with an image of a form that it does not start."""
     limits = RuntimeLimits()
     needs_version = False
     """Whether its version matters: only then does gpubind run the program to query it."""
@@ -274,28 +276,28 @@ class Runtime(ABC):
     init_programs: tuple[str, ...] = ()
     """The paths of programs that it can run as a container's first process."""
     store: Optional[Store] = None
-    """The program whose own store has the images that it starts by a plain name."""
+    """The program in whose store are the images that it starts by a plain name."""
     hides_images = False
-    """Whether a plain name is that of an image in a store that gpubind does not read."""
+    """Whether a plain name refers to an image in a store that gpubind does not read."""
     store_options: tuple[str, ...] = ()
-    """Options before the subcommand with which it may have other images than `store` has."""
+    """Options before the subcommand that may select another store than `store` reads."""
     has_daemon = False
     """Whether a daemon starts its containers."""
     keeps_containers = False
-    """Whether a container stays after its end, and is started again with the options of its creation."""
+    """Whether a container stays after its end, and can be started again with the options of its creation."""
     gpu_flags: Mapping[Vendor, str] = MappingProxyType({})
-    """Its own flag for the GPUs of a vendor, for a start on a host that cannot be inspected."""
+    """Its own flag for the GPUs of each vendor, which is used on a host that cannot be inspected."""
     env_option = ""
     """Its option that sets a variable of the container."""
     isolates_dev = True
     """Whether the container's /dev holds only the planned nodes."""
     passes_only_named_variables = False
-    """Whether it passes on only those variables of the caller that the user names, without a value."""
+    """Whether it passes on a variable of the caller only if the user names it without a value."""
     inserts_into_line = False
-    """Whether `arguments_in_line` returns the user's options with the plan's among them."""
+    """Whether `arguments_in_line` returns all options: the user's, with the plan's among them."""
 
     def identify(self, text: str) -> tuple[Runtime, Optional[tuple[int, ...]]]:
-        """Return the program's runtime, whatever it is called, and the version in *text*, printed by `--version`."""
+        """Return which runtime the program really is, and its version. *text* is its output for `--version`."""
         return self, None
 
     def parse_site(self, text: str) -> Mapping[str, tuple[str, ...]]:
@@ -323,34 +325,34 @@ class Runtime(ABC):
         return {}
 
     def required_tools(self, environ: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the files of which one must exist in addition to its program."""
+        """Return files of which at least one must exist in addition to its program."""
         return ()
 
     def remote_daemon(
         self, environ: Mapping[str, str], read: Callable[[str], Optional[str]], global_options: Mapping[str, str]
     ) -> Optional[str]:
-        """Return what selects a daemon on another machine: a variable, a file of the caller's, or one of
-        *global_options*, those before the subcommand. None if nothing does.
+        """Return the setting that selects a daemon on another machine; None if there is none.
 
-        *read* returns the text of a file on this machine, or None.
+        It is a variable, a file of the caller's, or one of *global_options*, the options before the subcommand. *read*
+        returns the text of a file on this machine, or None.
         """
         return None
 
     def texts(self, environ: Mapping[str, str]) -> tuple[str, ...]:
-        """Return patterns of files of this machine that its starts depend on, in the order in which it reads them."""
+        """Return patterns of the files of this machine on which its starts depend, in the order of reading."""
         return ()
 
     def stored_image(
         self, image: ImageReference, options: UserOptionValues, environ: Mapping[str, str], texts: Mapping[str, str]
     ) -> Optional[str]:
-        """Return the directory that would hold *image*, where it keeps images as directories.
+        """Return the directory that would hold *image*; None if the runtime does not keep images as directories.
 
-        *environ* includes UID. *texts* has the contents of the files that match `texts`.
+        *environ* includes UID. *texts* has the contents of the files that match the patterns of `texts`.
         """
         return None
 
     def pull(self, options: UserOptionValues, global_options: Mapping[str, str], image: str) -> PullCommand:
-        """Return how it pulls *image*, with the user's *options*, and *global_options* before its subcommand."""
+        """Return how it pulls *image*. *options* are the user's; *global_options* are those before the subcommand."""
         raise NotImplementedError(self.name)
 
     def hides_caller_variable(self, start: Start, name: str) -> bool:
@@ -359,9 +361,9 @@ class Runtime(ABC):
         return self.passes_only_named_variables and user_value != start.caller.environ.get(name, "")
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
-        """Return the container paths of a plan, and whether /dev will hold only the planned nodes.
+        """Return the container paths of a plan, and whether the container's /dev has only the planned nodes.
 
-        *is_blind*: no image is known.
+        *is_blind*: whether no image is known.
         """
         return GPUBIND_LAYOUT._replace(isolated=self.isolates_dev)
 
@@ -374,16 +376,17 @@ class Runtime(ABC):
         return False
 
     def generated_files(self, plan: Plan, start: Start) -> Mapping[ContainerPath, str]:
-        """Return the texts of the files that it adds to the plan's, by path in the container."""
+        """Return the texts of the files that it needs in addition to the plan's, by path in the container."""
         return {}
 
     def mount_point_files(self, plan: Plan, start: Start) -> tuple[ContainerPath, ...]:
-        """Return the mount points that need an empty file in a directory of gpubind's."""
+        """Return the mount points for which a directory of gpubind must contain an empty file."""
         return ()
 
     @abstractmethod
     def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Optional[RuntimeArguments]:
-        """Return its arguments for *plan*, with the files of *stage*; None if they depend on an image that is unknown.
+        """Return its arguments for *plan*, with the files of *stage*; None if they depend on an image, and none is
+        known.
 
         Errors: `RuntimeLimitError`.
         """
@@ -393,11 +396,11 @@ class Runtime(ABC):
         return self.arguments(plan, start, stage)
 
     def by_device(self, names: Sequence[str], plan: Plan, start: Start) -> RuntimeArguments:
-        """Return the options for the GPUs of *plan* as CDI devices, *names*, which it reads at each start."""
+        """Return the options that give the GPUs of *plan* as CDI devices *names*. It reads the specs at each start."""
         raise NotImplementedError(self.name)
 
     def base_mounts(self, plan: Plan, start: Start) -> Optional[UserMounts]:
-        """Return what a start mounts and sets in addition to *plan*; None where that is not known."""
+        """Return the mounts and variables of a start in addition to those of *plan*; None if they are not known."""
         return None
 
     @abstractmethod
@@ -405,10 +408,10 @@ class Runtime(ABC):
         """Return the whole command line."""
 
     def writable_bind_findings(self, edits: Edits, plan: Plan, start: Start, stage: Stage) -> Iterator[Finding]:
-        """Yield the finding that it has no read-only bind for the files of the driver.
+        """Yield the finding that the runtime cannot bind the files of the driver read-only.
 
-        An ordinary user's container still cannot write a file that root owns. Root's can.
-        Errors: `RuntimeLimitError` (code `writable-bind`) for a file that the caller can write, unless that is allowed.
+        An ordinary user's container still cannot write a file that root owns. Root's container can. Errors:
+        `RuntimeLimitError` (code `writable-bind`) for a file that the caller may write, unless the user allows that.
         """
         sources = [bind.source for bind in edits.binds if bind.read_only]
         writable = [source for source in sources if source in stage.writable]
@@ -432,11 +435,11 @@ class Runtime(ABC):
             )
 
     def render_environ(self, form: str, environ: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the variables of *environ* on which a plan in *form* depends; its text may read others."""
+        """Return the variables of *environ* on which a plan in *form* depends. Its text may read others by itself."""
         return environ
 
     def format_findings(self, form: str, prepared: PreparedStart) -> Iterator[Finding]:
-        """Yield the findings of a plan in *form* that the runtime's arguments do not have."""
+        """Yield the findings that only a plan in *form* has, in addition to those of the runtime's arguments."""
         yield from ()
 
     def render(self, form: str, prepared: PreparedStart, *, quoted: bool = False) -> str:
@@ -448,13 +451,13 @@ _NEEDS_QUOTES = r"[\s\"'\\*?\[\]]"
 
 
 def format_arguments(arguments: RuntimeArguments, program: str, *, quoted: bool, exports: str = "") -> str:
-    """Return the options of *arguments* on one line: *quoted* for `eval`, or plain, to be split by a shell as in
-    `singularity exec $(gpubind plan ...) image cmd`. *exports* is the format of the same plan as variables, if the
-    program reads them.
+    """Return the options of *arguments* on one line.
 
-    Errors: `RuntimeLimitError` (`unsupported-unset`) if the caller's variable must be removed: --env can only set. Code
-    `not-raw` for an option that a shell would split: it splits the text of a substitution, and removes no quotes from
-    it.
+    With *quoted*, the line is for `eval`; otherwise a shell splits it at spaces, as in `singularity exec $(gpubind plan
+    ...) image cmd`. *exports* is the format of the same plan as variables, if the program reads them. Errors:
+    `RuntimeLimitError`: code `unsupported-unset` if the caller's variable must be removed, because --env can only set
+    one; code `not-raw` for an option that a shell would split: it splits the text of a substitution, and removes no
+    quotes from it.
     """
     alternative = f" or `--format {exports}`" if exports else ""
     if arguments.unset:

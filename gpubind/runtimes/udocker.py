@@ -1,7 +1,7 @@
-"""udocker: containers by name, without privilege. In its P modes it runs PRoot, and binds files as that does.
+"""udocker: containers by name, without privilege. In its P modes it runs PRoot, and binds files as PRoot does.
 
 gpubind refuses its R modes, which bind only directories. The container has the host's whole /dev. `-e` replaces the
-image's value, which gpubind does not know. Libraries therefore go where every loader looks, and no search path is set.
+image's value, which gpubind does not know. So gpubind puts libraries where every loader looks, and sets no search path.
 
 Source: udocker 1.3.17 `cli.py`, `config.py`, `tools.py`, `engine/proot.py`, `engine/runc.py`, `utils/uenv.py`,
 `utils/uvolume.py`; 1.3.17 was run, in mode P1.
@@ -31,9 +31,9 @@ from gpubind.runtimes.environment import BaseEnvironment, compose, library_path,
 from gpubind.runtimes.runtime import NO_STAGE, Command, Runtime, RuntimeLimits, Stage, Start, StartCall
 
 _MODE_VARIABLE = "UDOCKER_DEFAULT_EXECUTION_MODE"
-"""The mode of containers for which `udocker setup` set none."""
+"""The variable with the mode of containers for which `udocker setup` set none."""
 _PROOT_VARIABLE = "UDOCKER_USE_PROOT_EXECUTABLE"
-"""The PRoot of the P modes: `UDOCKER` for that of udocker's tools, empty for that in PATH."""
+"""The variable with the path of PRoot for the P modes. `UDOCKER` means that of udocker's tools, empty that in PATH."""
 
 _OPTIONS = "allow-root config= debug/D help/h insecure quiet/q repo= version/V"
 _RUN_OPTIONS = """
@@ -55,8 +55,10 @@ class Udocker(Runtime):
     passes_only_named_variables = True
 
     def required_tools(self, environ: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the PRoot that the environment names, else the tools of `udocker install` and the configuration files,
-        which may name other tools.
+        """Return the PRoot that the environment names.
+
+        If it names none, return the tools of `udocker install`, and the configuration files, which may name other
+        tools.
         """
         home = environ.get("UDOCKER_DIR") or f"{environ.get('HOME', '')}/.udocker"
         configured = ("/etc/udocker.conf", f"{home}/udocker.conf")
@@ -66,13 +68,16 @@ class Udocker(Runtime):
         return (proot_path,) if proot_path else tuple(f"{path}/proot" for path in environ.get("PATH", "").split(":"))
 
     def hides_caller_variable(self, start: Start, name: str) -> bool:
-        """Return whether the value stays outside: --hostenv passes on all that the user does not set."""
+        """Return whether the caller's value does not reach the container. With --hostenv, all that the user does
+        not set do.
+        """
         is_passed = "hostenv" in start.user.options.values and name not in start.user.options.env
         return not is_passed and super().hides_caller_variable(start, name)
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
-        """Return the layout of a CDI spec, which cannot add to the image's search paths either: where every loader
-        looks, and in /usr/bin.
+        """Return the layout of a CDI spec: like udocker, a spec cannot add to the image's search paths.
+
+        So libraries are where every loader looks, and programs in /usr/bin.
         """
         return cdi_layout(start.facts.architecture or ARCHITECTURES[0].name)._replace(isolated=False)
 
@@ -105,7 +110,7 @@ class Udocker(Runtime):
             yield finding("udocker-container", subject="container", vendor=vendor_of(plan))
 
     def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
-        """Return the whole command line; `run` starts what the image runs by default, `shell` a shell."""
+        """Return the whole command line. `run` starts the image's default command, `shell` a shell."""
         argv = ("/bin/sh", *call.argv) if call.action == "shell" else call.argv
         line = (call.program, "run", "--nobanner", *start.user.arguments, *arguments.options, call.image, *argv)
         return Command(line, start.caller.environ)

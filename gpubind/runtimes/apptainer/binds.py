@@ -1,4 +1,5 @@
-"""Binds of Apptainer and SingularityCE: those of the user, the site and the program, and option values for the plan's.
+"""Binds of Apptainer and SingularityCE: the user's, the site's and the program's own, and the option values for a
+plan's.
 
 Sources: Apptainer 1.4.5 `internal/pkg/runtime/engine/apptainer/container_linux.go` and `internal/pkg/util/fs/mount/`
 (the order of mounts, and what --contain leaves out), `pkg/runtime/engine/apptainer/config/bind.go`, `mount.go`.
@@ -30,7 +31,7 @@ _SEARCH_PATHS = (
     ("PREPEND_PATH", "PATH", "prepend"),
     ("APPEND_PATH", "PATH", "append"),
 )
-"""A variable of the user's, the container's variable that it changes, and how."""
+"""The user's variable, the variable of the container that it changes, and how it changes that."""
 _NO_BIND_CHARS = re.compile(r"[,:^\\\"\s]")
 
 
@@ -62,7 +63,7 @@ def base_mounts(plan: Plan, start: Start) -> UserMounts:
 
 
 def _program_variables(start: Start) -> Iterator[EnvVar]:
-    """Yield HOME and `PROGRAM_VARIABLES`: of the user, or of the caller where the image has none."""
+    """Yield HOME and `PROGRAM_VARIABLES`. The caller's value is a default where neither user nor image has one."""
     source, _, target = (start.user.options.last("home") or start.caller.home or "").partition(":")
     yield EnvVar("HOME", "set", target or source, None, "runtime")  # also where nothing is bound there
     for name in PROGRAM_VARIABLES:
@@ -112,7 +113,10 @@ def _user_binds(start: Start) -> Iterator[BindSpec]:
 
 
 def _home_bind(start: Start, left_out: tuple[str, ...]) -> Iterator[BindSpec]:
-    """Yield the caller's home, or the directory of --home. With --contain an unnamed home is an empty directory."""
+    """Yield the bind of the caller's home, or of the directory that --home names.
+
+    With --contain, the home is an empty directory unless --home names one.
+    """
     home = start.user.options.last("home")
     if start.user.options.has("no-home") or "home" in left_out or (is_contained(start.user.options) and not home):
         return
@@ -137,7 +141,8 @@ class BindSpec(NamedTuple):
 
 
 def _parse_binds(texts: Iterable[str]) -> Iterator[BindSpec]:
-    """Yield the binds of --bind values: `source[:target[:options]]`, separated by commas, as are the options.
+    """Yield the binds of --bind values, `source[:target[:options]]`. Commas separate binds, and also the options of one
+    bind.
 
     A backslash protects a comma or a colon of the source.
     """
@@ -157,13 +162,13 @@ def _parse_binds(texts: Iterable[str]) -> Iterator[BindSpec]:
 
 
 def _unescaped(part: str) -> tuple[str, str, str]:
-    """Return *part* up to its first colon that no backslash protects, that colon, and what follows."""
+    """Return *part* up to the first colon that no backslash protects, then that colon, then the rest."""
     source, colon, after = re.sub(r"\\:", "\0", part).partition(":")
     return source.replace("\0", ":").replace("\\,", ","), colon, after.replace("\0", "\\:")
 
 
 def _parse_mounts(texts: Iterable[str]) -> Iterator[BindSpec]:
-    """Yield the binds of --mount values; one value may have several, a line each."""
+    """Yield the binds of --mount values. One value may have several binds, each on a line."""
     for text in texts:
         for line in text.split("\n"):
             mount = parse_mount(line)
@@ -172,18 +177,18 @@ def _parse_mounts(texts: Iterable[str]) -> Iterator[BindSpec]:
 
 
 def bind_value(bind: Bind) -> str:
-    """Return `source:target:ro`, in --bind's syntax; for a writable bind at the same path, only the path."""
+    """Return the value of --bind for *bind*: `source:target:ro`; only the path if it is writable at the same path."""
     if bind.source == bind.target and not bind.read_only:
         return bind.source
     return f"{bind.source}:{bind.target}" + (":ro" if bind.read_only else "")
 
 
 def mount_value(bind: Bind) -> str:
-    """Return a --mount value: a record of comma-separated fields; quotes protect all of a path but a CR LF."""
+    """Return the value of --mount for *bind*: comma-separated fields. Quotes protect everything in a path but CR LF."""
     fields = ["type=bind", f"source={bind.source}", f"destination={bind.target}", *(["ro"] if bind.read_only else [])]
     return ",".join('"' + f.replace('"', '""') + '"' if re.search(r'[,"\n\r]', f) else f for f in fields)
 
 
 def needs_mount(bind: Bind) -> bool:
-    """Return whether --bind of one of the programs cannot express the paths of *bind*."""
+    """Return whether at least one of the two programs cannot express the paths of *bind* with --bind."""
     return bool(_NO_BIND_CHARS.search(bind.source) or _NO_BIND_CHARS.search(bind.target))

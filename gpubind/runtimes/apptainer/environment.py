@@ -26,13 +26,15 @@ from gpubind.runtimes.runtime import Stage, Start
 
 LIBDIR = SINGULARITY_LAYOUT.libdir
 ENVIRONMENT_SCRIPT = ContainerPath("/.singularity.d/env/99-zz-gpubind.sh")
-"""Read after all environment files of an image: its name sorts after 99-base.sh and 99-runtimevars.sh."""
+"""A script that is read after the environment files of images: it sorts after 99-base.sh and 99-runtimevars.sh."""
 BASE_SCRIPT = ContainerPath("/.singularity.d/env/99-base.sh")
-"""The last environment file that images have, and that can be replaced."""
+"""The last of the environment files that images have, and the one that can be replaced."""
 
 IMAGE_VALUE_APPENDED = "${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH//::/:}}"
-"""The image's value after another, without empty elements: those mean the current directory. Apptainer's 99-base.sh
-ends it with a directory, so none is left at its end."""
+"""Shell text that appends the image's value to another value. It removes empty elements, which would mean the
+current directory. Apptainer's 99-base.sh ends the image's value with a directory, so no empty element is at its
+end.
+"""
 _REFERENCE = re.compile(r"(?<!\\)\$(?:LD_LIBRARY_PATH(?![A-Za-z0-9_])|\{LD_LIBRARY_PATH\})")
 _ESCAPED = re.compile(r"[\\$`]")
 _SPECIAL_IN_DEFAULT = re.compile(r"[\\$`\"'}]")
@@ -41,10 +43,10 @@ _SPECIAL_IN_DEFAULT = re.compile(r"[\\$`\"'}]")
 def generated_files(plan: Plan, start: Start) -> dict[ContainerPath, str]:
     """Return the texts of the files that the start adds to those of *plan*, by path in the container.
 
-    If values are not evaluated and only a shell knows the image's LD_LIBRARY_PATH, a script among the image's
-    environment files prepends the driver's directory. If no mount point can be made for the script, a copy of the
-    image's last file with the script replaces that file. An instance needs the script as well: commands that enter it
-    get no value of --env, and the caller's value may refer to the image's.
+    Values may not be evaluated, while only a shell knows the image's LD_LIBRARY_PATH. A script among the image's
+    environment files then prepends the driver's directory. If no mount point can be made for the script, a copy of the
+    image's last file, with the script added to it, replaces that file. An instance also needs the script: commands that
+    enter it get no value of --env, and the caller's value may refer to the image's.
     """
     libdirs = library_directories(plan)
     if start.tree is None or plan.image is None or not plan.image.singularity or _can_prepend(start) or not libdirs:
@@ -66,7 +68,7 @@ def generated_files(plan: Plan, start: Start) -> dict[ContainerPath, str]:
 
 
 def environment(plan: Plan, start: Start, stage: Stage) -> tuple[tuple[tuple[str, str], ...], list[Finding]]:
-    """Return the variables for the options, as the program evaluates them. The user's own values stay."""
+    """Return the variables for the options, as text that the program evaluates. The user's own values are kept."""
     env: list[tuple[str, str]] = []
     for variable in plan.env:
         if variable.name != "LD_LIBRARY_PATH":
@@ -108,11 +110,11 @@ def _variable(variable: EnvVar, start: Start) -> Iterator[tuple[str, str]]:
 
 
 def _added(variable: EnvVar, value: str, start: Start) -> Iterator[tuple[str, str]]:
-    """Yield *variable* with *value* appended to the image's or the caller's value, or as a default.
+    """Yield *variable* with *value* as an addition to the image's or the caller's value, or as a default.
 
-    The container's shell knows the image's value, which takes precedence over the caller's. Without evaluation neither
-    can be kept, so nothing is set, as with --nv. Nor is a value with special characters: in a default of the shell no
-    backslash protects them.
+    The container's shell knows the image's value, which takes precedence over the caller's. If values are not
+    evaluated, neither can be kept; then nothing is set, as with --nv. Nothing is set either for a value with special
+    characters, which no backslash protects in a default of the shell.
     """
     name = variable.name
     callers = "" if is_kept_out(start.user.options, name) else start.caller.environ.get(name, "")
@@ -129,9 +131,10 @@ def _added(variable: EnvVar, value: str, start: Start) -> Iterator[tuple[str, st
 def _library_path(
     image: Optional[ImageFacts], start: Start, libdirs: str
 ) -> tuple[Optional[tuple[str, str]], list[Finding]]:
-    """Return the variable for LD_LIBRARY_PATH: the user's value, *libdirs*, then the image's; None if none is needed.
+    """Return the variable for LD_LIBRARY_PATH; None if none is needed.
 
-    The program itself appends its directory of libraries to the final value.
+    Its value has the user's directories, then *libdirs*, then the image's. The program appends its own library
+    directory.
     """
     name = "LD_LIBRARY_PATH"
     user_var = user_value(start, name)
@@ -163,7 +166,7 @@ def _library_path(
 def _value_before_libdir(user_var: Optional[UserValue], libdirs: str) -> Optional[str]:
     """Return the value for an image without LD_LIBRARY_PATH: *libdirs* without the last one, which the program appends.
 
-    Empty if nothing needs to be set. None if the last of *libdirs* is not the program's directory, or if the user's
+    Empty if nothing needs to be set. None if the last of *libdirs* is not the program's own directory, or if the user's
     value is empty or refers to the image's.
     """
     user_text = "" if user_var is None else user_var.text
@@ -176,9 +179,9 @@ def _value_before_libdir(user_var: Optional[UserValue], libdirs: str) -> Optiona
 
 
 def _value_after_user(text: str, image: Optional[ImageFacts], start: Start, libdirs: str) -> str:
-    """Return the user's value, *libdirs*, then the image's without empty elements.
+    """Return the user's directories, then *libdirs*, then the image's without empty elements.
 
-    Where the user's value itself refers to the image's, *libdirs* goes before that.
+    If the user's value itself refers to the image's value, *libdirs* precede that reference.
     """
     if not text:
         return libdirs
@@ -190,11 +193,11 @@ def _value_after_user(text: str, image: Optional[ImageFacts], start: Start, libd
 
 
 def _keep_image_value(image: Optional[ImageFacts], start: Start, libdirs: str) -> Optional[str]:
-    """Return the text that appends the image's value to the plan's; None if no text can.
+    """Return the text that appends the image's value to the plan's; None if no text can do that.
 
-    It refers to the value, because the image's environment files are shell, which no parser evaluates for certain. That
-    value ends with the program's own directory, which the program appends again. The default prevents an empty element.
-    If a --no-eval that gpubind does not know keeps the text literal, the plan's directories still come first.
+    The text refers to the value: only a shell can evaluate the image's environment files reliably. That value ends with
+    the program's own directory, which the program appends again. A default in the text prevents an empty element. If
+    the text stays literal because of a --no-eval that gpubind does not know, the plan's directories still come first.
     """
     if image is not None and _is_libpath_unset(image):
         return ""
@@ -213,7 +216,7 @@ def _is_libpath_unset(image: ImageFacts) -> bool:
 
 
 def user_override_findings(plan: Plan, start: Start) -> Iterator[Finding]:
-    """Yield the finding that the user's --env value, which refers to the image's, replaces the variable's."""
+    """Yield the finding that the user's --env value, which refers to the image's, replaces that of a variable."""
     user_var, libdirs = user_value(start, "LD_LIBRARY_PATH"), library_directories(plan)
     text = (user_var.text or "") if user_var is not None and not user_var.is_literal else ""
     may_be_set = plan.image is None or not _is_libpath_unset(plan.image)

@@ -18,7 +18,7 @@ from gpubind.runtimes.runtime import PreparedStart
 
 _THEN_IMAGES = r"([^$]+):\$\{LD_LIBRARY_PATH(?:%|:-)[^}]+\}"
 _GPU_SWITCHES = ("NV", "NVCCLI", "ROCM")
-"""The variables equivalent to its GPU flags, without their prefix."""
+"""The variables that are equivalent to the program's GPU flags, without their prefix."""
 
 
 class VariableChange(NamedTuple):
@@ -26,25 +26,29 @@ class VariableChange(NamedTuple):
 
     name: str
     op: Literal["set", "append", "unset"]
-    """`append`: after the user's value, unless that already contains it. If only the variable's older name is set, its
-    value comes first: Apptainer ignores the older name once the new one is set."""
+    """`append`: `value` follows the user's value, unless that already contains it. If the user set only the
+    variable's older name, its value is put first in the new one, because Apptainer ignores the older name once the
+    new one is set.
+    """
     value: str = ""
     separator: str = ""
     references: tuple[str, ...] = ()
     """References to the image's value. `value` replaces the first one in the user's value."""
     value_after_user: str = ""
-    """The text after the user's value, if it is not `value`: without the image's empty elements."""
+    """The text that follows the user's value, if it differs from `value`: without empty elements of the image's
+    value.
+    """
 
 
 def changes_for(prepared: PreparedStart) -> tuple[VariableChange, ...]:
-    """Return the changes for a plan, which agree with the binds of the program's own flag on that host."""
+    """Return the changes for a plan. They agree with the binds of the program's own GPU flag on that host."""
     return variable_changes(prepared.arguments, prepared.start.runtime.name.upper(), _flag_libraries(prepared))
 
 
 def _flag_libraries(prepared: PreparedStart) -> Optional[dict[str, str]]:
-    """Return the libraries that Apptainer's own flags would bind here: target -> source, as Apptainer writes it.
+    """Return the libraries that Apptainer's own flags would bind here, as Apptainer writes the paths: target -> source.
 
-    None where the user's options have a --containlibs.
+    None if the user's options include --containlibs.
     """
     if any(arg.startswith("--containlibs") for arg in prepared.start.user.arguments):
         return None
@@ -61,7 +65,7 @@ def _flag_libraries(prepared: PreparedStart) -> Optional[dict[str, str]]:
 
 
 def render_shell_lines(changes: Iterable[VariableChange]) -> str:
-    """Return *changes* as lines for a shell. Evaluated twice, they change nothing more."""
+    """Return *changes* as lines for a shell. Evaluating them a second time changes nothing more."""
     lines = []
     for command, group in groupby(changes, key=_shared_command):
         if command:
@@ -73,7 +77,7 @@ def render_shell_lines(changes: Iterable[VariableChange]) -> str:
 
 
 def _shared_command(change: VariableChange) -> str:
-    """Return the shell command that several changes can share; empty for a change with separate lines."""
+    """Return the shell command that several changes can share; empty for a change that needs separate lines."""
     if change.op == "unset":
         return "unset"
     return "export" if change.name.endswith(("_NO_NV", "_NO_ROCM")) else ""
@@ -82,11 +86,11 @@ def _shared_command(change: VariableChange) -> str:
 def variable_changes(
     arguments: RuntimeArguments, prefix: str, flag_libraries: Optional[Mapping[str, str]]
 ) -> tuple[VariableChange, ...]:
-    """Return the changes equivalent to *arguments*, in this order. The user's values stay, and come first.
+    """Return the changes equivalent to *arguments*, in this order. The user's values are kept, and come first.
 
     *prefix* is APPTAINER or SINGULARITY. *flag_libraries* maps container paths to the libraries that Apptainer's own
-    flag would bind, as Apptainer writes their paths: a later `--nv` fails if two libraries of one name have different
-    paths. With None, libraries are bound: an option --containlibs would make the program ignore the variable.
+    flag would bind, as Apptainer writes their paths: a later `--nv` fails if one library has two different paths. If it
+    is None, libraries become binds, because an option --containlibs would make the program ignore the variable.
     """
     prefixes = dict.fromkeys((prefix, "SINGULARITY"))  # Apptainer knows the older names, too
     changes = [VariableChange(f"{program}_{switch}", "unset") for program in prefixes for switch in _GPU_SWITCHES]
@@ -154,7 +158,7 @@ def _shell_lines(change: VariableChange) -> list[str]:
 
 
 def without_gpu_switches(environ: Mapping[str, str]) -> Mapping[str, str]:
-    """Return *environ* without the program's own GPU switches: an older version reads them despite its options."""
+    """Return *environ* without the program's own GPU switches: older versions read them despite cancelling options."""
     variables = {f"{prefix}_{name}" for prefix in ("APPTAINER", "SINGULARITY") for name in _GPU_SWITCHES}
     return changed(environ, unset=variables)
 

@@ -1,8 +1,7 @@
 """The settings of Apptainer or SingularityCE, from the user's options, variables and the site's configuration.
 
-Each is read once, by the program's rules. A value on the command line wins over a variable. Of the variables those
-with the prefix APPTAINER_ take precedence over those with SINGULARITY_, the only ones of SingularityCE. Binds add up.
-
+Each is read once, by the program's rules. A value on the command line takes precedence over a variable. SingularityCE
+reads only variables with the prefix SINGULARITY_; Apptainer prefers those with APPTAINER_. Binds of all sources add up.
 Sources: Apptainer 1.4.5 `cmd/internal/cli/action_flags.go`, `pkg/cmdline/flag.go`, `env.go`, `internal/pkg/util/env/`,
 `pkg/util/apptainerconf/parser.go`, `internal/pkg/runtime/engine/apptainer/process_linux.go` (injectEnvHandler);
 SingularityCE 4.5, the same files; for `gpu library path` https://github.com/apptainer/apptainer/pull/3697.
@@ -25,7 +24,7 @@ from gpubind.runtimes.runtime import Start
 PREFIXES = {"apptainer": ("APPTAINER", "SINGULARITY"), "singularity": ("SINGULARITY",)}
 """The prefixes of a program's variables, in order of precedence."""
 _CUMULATIVE_OPTIONS = ("bind", "mount")
-"""Options to whose values those of the variables are added."""
+"""Options for which the values of variables are added to those of the command line."""
 _LIST_OPTIONS = (
     *("blkio-weight-device", "cdi-dirs", "containlibs", "data", "device", "env-file", "fusemount", "network-args"),
     *("no-env", "no-mount", "overlay", "scratch", "security"),
@@ -42,10 +41,10 @@ _VARIABLES = {
     name: tuple(filter(None, variables.split(",")))
     for name, _, variables in (item.partition("=") for item in _VARIABLES_TEXT.split())
 }
-"""The variables of the options that do not have exactly one variable of the same name, in order of precedence."""
+"""The variables of each option that does not have exactly one variable of the same name, in order of precedence."""
 
 _OPTIONS = "build-config config/c= debug/d help/h nocolor quiet/q silent/s verbose/v version"
-"""Those before the action, where -s and -c have other meanings than after it."""
+"""The options before the action. -s and -c have other meanings there than after it."""
 _ACTION_OPTIONS = """
     add-caps= allow-setuid app= apply-cgroups= arch= arch-variant= authfile= bind/B= blkio-weight= blkio-weight-device=
     boot cdi-dirs= cleanenv/e compat compat32 contain/c containall/C containlibs= cpu-shares= cpus= cpuset-cpus=
@@ -82,12 +81,12 @@ def is_contained(options: UserOptionValues) -> bool:
 
 
 def is_literal(options: UserOptionValues) -> bool:
-    """Return whether values of variables arrive as they are; else the container's shell evaluates them once."""
+    """Return whether the container gets values of variables literally. Otherwise its shell evaluates them once."""
     return options.has("no-eval") or options.has("compat")
 
 
 def is_kept_out(options: UserOptionValues, name: str) -> bool:
-    """Return whether the user keeps the caller's variables outside: all, or *name* (Apptainer 1.5)."""
+    """Return whether the user keeps all of the caller's variables outside, or *name* (possible since Apptainer 1.5)."""
     return any(map(options.has, ("cleanenv", "containall", "compat"))) or name in options.all("no-env")
 
 
@@ -111,7 +110,7 @@ def user_option_values(program: str, line: ParsedCommandLine, environ: Mapping[s
 
 
 def _add_variables(values: dict[str, list[str]], program: str, environ: Mapping[str, str]) -> None:
-    """Add the values of the variables to *values*. The first prefix takes precedence over the second."""
+    """Add the values of the variables to *values*. Variables with the first prefix take precedence over the second."""
     seen: set[str] = set()
     names = PROGRAM.start().option_table.names
     for prefix in PREFIXES[program]:
@@ -131,7 +130,7 @@ def _add_variables(values: dict[str, list[str]], program: str, environ: Mapping[
 def read_env_file(text: str, environ: Mapping[str, str]) -> dict[str, Optional[str]]:
     """Return the variables that the text of an environment file sets; None for a value that only a shell can evaluate.
 
-    The program's own shell evaluates the file, with the caller's variables at hand.
+    The program evaluates the file in its own shell, which has the caller's variables.
     """
     from gpubind.formats.text.shell import Exports, parse_exports
 
@@ -155,7 +154,7 @@ def parse_site(text: str) -> dict[str, tuple[str, ...]]:
 
 
 def library_path(start: Start) -> tuple[str, ...]:
-    """Return the directories of `gpu library path`, a directive of Apptainer 1.6, but for relative ones."""
+    """Return the directories of `gpu library path`, a directive of Apptainer 1.6. Relative ones are left out."""
     values = start.facts.site_config.get("gpu library path", ())
     paths = (path.strip() for value in values for path in value.split(","))
     return tuple(path for path in paths if path.startswith("/"))
@@ -173,22 +172,22 @@ def wants_compat32(start: Start) -> bool:
 
 
 _EVALUATED = frozenset("$`\\")
-"""The characters with which the container's shell changes a value."""
+"""The characters by which the container's shell may change a value."""
 
 
 class UserValue(NamedTuple):
     """The user's own value for a variable of the container."""
 
     text: Optional[str]
-    """As the user wrote it; None where only the program's shell knows it."""
+    """The value as the user wrote it; None if only the program's shell knows it."""
     is_literal: bool
-    """Whether it arrives as it is written: nothing evaluates it."""
+    """Whether the container gets the value as it is written, without evaluation."""
 
 
 def user_value(start: Start, name: str) -> Optional[UserValue]:
     """Return the user's own value for variable *name* of the container; None if there is none.
 
-    --env wins over --env-file, and that over the prefixed variables.
+    --env takes precedence over --env-file, and --env-file over the prefixed variables.
     """
     text: Optional[str]
     if name in start.user.options.env:
@@ -209,12 +208,12 @@ def user_value(start: Start, name: str) -> Optional[UserValue]:
 
 
 def hides_caller_variable(start: Start, name: str) -> bool:
-    """Return whether options, files or variables of the user keep the caller's value of *name* from the container."""
+    """Return whether the user's options, files or variables keep the caller's value of *name* out of the container."""
     return is_kept_out(start.user.options, name) or user_value(start, name) is not None
 
 
 def dev_kind(start: Start) -> Literal["whole", "minimal", "none"]:
-    """Return the kind of the container's /dev: the host's, one with the bound nodes only, or none from outside."""
+    """Return what the container has as /dev: the host's, a minimal one with the bound nodes, or none from the host."""
     if "dev" in start.user.options.all("no-mount"):
         return "none"
     if is_contained(start.user.options) or start.facts.directive("mount dev") == "minimal":
@@ -223,6 +222,6 @@ def dev_kind(start: Start) -> Literal["whole", "minimal", "none"]:
 
 
 def has_fixed_mount_points(start: Start) -> bool:
-    """Return whether the program cannot make mount points that the image lacks."""
+    """Return whether the program cannot create mount points that are missing from the image."""
     layers = (start.facts.directive("enable overlay", "yes"), start.facts.directive("enable underlay", "yes"))
     return start.user.options.has("writable") or layers == ("no", "no")

@@ -47,8 +47,7 @@ from gpubind.runtimes.runtime import (
 )
 
 NO_GPU_FLAGS = ("--no-nv", "--nv=false", "--no-rocm", "--rocm=false")
-"""Options that prevent the program's own GPU binds: one of each pair cancels the variable, the other the site's
-directive."""
+"""Options that prevent the program's own GPU binds. In each pair, one cancels a variable, the other the site's."""
 
 _NO_PLACE = "the container has no such place, and with --writable, or without overlay and underlay, none can be made"
 
@@ -124,12 +123,12 @@ class Apptainer(Runtime):
         )
 
     def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
-        """Return the command line. The user's options precede the plan's, so that none overrides these by accident."""
+        """Return the command line. The user's options precede the plan's, so that none overrides it by accident."""
         argv = (call.program, call.action, *start.user.arguments, *arguments.options, call.image, *call.argv)
         return Command(argv, without_variables(without_gpu_switches(start.caller.environ), arguments.unset))
 
     def render_environ(self, form: str, environ: Mapping[str, str]) -> Mapping[str, str]:
-        """Return *environ* without the variables that the shell lines read when they are evaluated."""
+        """Return *environ* without the variables that the printed lines read when a shell evaluates them."""
         if form == self.name:
             return environ
         return without_variables(environ, ("LD_LIBRARY_PATH", "PREPEND_LD_LIBRARY_PATH"))
@@ -164,9 +163,10 @@ def _require_supported_path(bind: Bind, start: Start) -> Bind:
 
 
 def _user_and_site_binds(start: Start) -> Iterator[UserBind]:
-    """Yield the binds of the user and the site, at their targets and at those with the image's links resolved.
+    """Yield the binds of the user and the site, at their targets and again at the targets that the image's links lead
+    to.
 
-    Those that contain `LIBDIR` are left out: the program mounts that directory itself.
+    Binds that contain `LIBDIR` are left out, because the program itself mounts that directory.
     """
     specs = named_binds(start)
     resolved = () if start.tree is None else ((spec, start.tree.resolve(spec.target)) for spec in specs)
@@ -177,9 +177,9 @@ def _user_and_site_binds(start: Start) -> Iterator[UserBind]:
 
 
 def _obstacle(mount: Mount, start: Start) -> Optional[str]:
-    """Return why *mount* would end the start: its mount point is missing and cannot be made.
+    """Return why *mount* would end the start: its mount point is missing and cannot be created. None if it would not.
 
-    Empty for a path in /dev if the container has the host's.
+    The reason is empty for a path in /dev if the container has the host's /dev.
     """
     if mount.target.startswith("/dev/") and dev_kind(start) == "whole":
         return ""

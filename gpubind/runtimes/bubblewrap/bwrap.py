@@ -1,11 +1,12 @@
-"""bubblewrap: needs a directory and no privilege, and describes the whole container.
+"""bubblewrap: it starts only directories, needs no privilege, and its options describe the whole container.
 
-The image is bound read-only and never written to. Mount points that it lacks are made outside it, as Singularity's
-underlay does: the directory that lacks them is a tmpfs in which everything the image has there is bound again. That
-costs little at the root and much in a large directory: gpubind does it only where it must, and never in very large
-directories.
+The image is bound read-only and never written to. A missing mount point is made outside the image, as Singularity's
+underlay does: a tmpfs replaces the directory that lacks it, and each entry of that directory is bound in the tmpfs.
+That costs little at the root and much in a large directory. So gpubind does it only where it must, and never in very
+large directories.
 
-Source: bwrap(1) 0.8 to 0.12. A device node bound with --ro-bind or --bind cannot be opened (nodev): --dev-bind it is.
+Source: bwrap(1) 0.8 to 0.12. A device node must be bound with --dev-bind: --bind and --ro-bind mount it with nodev, so
+that it cannot be opened.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from gpubind.runtimes.runtime import (
 )
 
 _NETWORK_FILES = ("/etc/resolv.conf", "/etc/hosts")
-"""Bound whatever the image has there: without them a name such as `localhost` has no address."""
+"""Files that are bound even if the image has them. Without them, a name such as `localhost` may have no address."""
 HOST_FILES = (*_NETWORK_FILES, "/etc/localtime", "/etc/passwd", "/etc/group")
 _SHARED_DIRECTORIES = ("/dev/shm", "/dev/mqueue")
 """Directories that processes in separate containers share: NCCL, UCX and MPI use /dev/shm."""
@@ -73,7 +74,8 @@ class Bubblewrap(Runtime):
         return user_options.clears_env or name in dict(user_options.env)
 
     def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Optional[RuntimeArguments]:
-        """Return the options that make a container of the image with *plan* in it, and the shell for its environment.
+        """Return the options for a container of the image with *plan* in it, and the shell command that sets its
+        environment.
 
         The user's options follow those of gpubind: `bwrap OPTIONS COMMAND`.
         """
@@ -136,7 +138,7 @@ def _working_directory(
 
 
 def _host_binds(start: Start, image: Tree) -> list[tuple[str, str]]:
-    """Return (option, path) of each host path that every container has, in the order of the mounts."""
+    """Return (option, path) for each host path that every container has, in the order in which they are mounted."""
     binds = [("--ro-bind", "/sys"), ("--bind", "/tmp")]
     if _has(image, "/var/tmp", "dir"):
         binds.append(("--bind-try", "/var/tmp"))
@@ -148,8 +150,8 @@ def _host_binds(start: Start, image: Tree) -> list[tuple[str, str]]:
 def _host_files(start: Start, image: Tree) -> list[str]:
     """Return the `HOST_FILES` that a container of *image* has.
 
-    Like Apptainer, gpubind makes mount points for the first three. It replaces a link of the image, because bubblewrap
-    refuses to mount on one. A very large /etc is rebuilt only for the network files.
+    For the first three, gpubind makes mount points, as Apptainer does. A link of the image is replaced, because
+    bubblewrap refuses to mount on a link. A very large /etc is rebuilt only for the network files.
     """
     creatable: tuple[str, ...] = HOST_FILES[:3] if len(image.names("/etc")) <= root.REBUILD_LIMIT else _NETWORK_FILES
     if isinstance(image.readlink("/etc"), str):
@@ -163,7 +165,7 @@ def _has(image: Tree, path: str, kind: FileKind) -> bool:
 
 
 def _user_directories(plan: Plan, start: Start) -> list[str]:
-    """Return the caller's home and working directory, which are bound writable at the same paths, as with Apptainer."""
+    """Return the caller's home and working directory. They are bound writable at the same paths, as with Apptainer."""
     paths: list[str] = []
     for path in (start.caller.environ.get("HOME", ""), start.caller.working_directory or ""):
         is_bindable = path.startswith("/") and path not in UNBOUND_WORKING_DIRECTORIES and "\0" not in path

@@ -22,7 +22,9 @@ from gpubind.runtimes.bubblewrap.options import UserBwrapOptions
 from gpubind.runtimes.environment import BaseEnvironment, compose, search_path, set_variables
 
 SHELLS = (("/bin/bash", "-p", "-c"), ("/bin/sh", "-c"))
-"""bash first: Apptainer reads the scripts as bash would. With -p it reads no file of the caller's (BASH_ENV)."""
+"""The shells that read the scripts, bash first, because Apptainer reads them as bash would. With -p, bash reads no
+file that the caller names (BASH_ENV).
+"""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PASSED_VARIABLE = re.compile(r"(?!PATH$|LD_LIBRARY_PATH$|(?:APPTAINER|SINGULARITY)(?:ENV)?_)[A-Za-z_][A-Za-z0-9_]*")
@@ -101,8 +103,8 @@ def environment(
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, str], ...]]:
     """Return the environment of a container of *image*, from *environ*, *operations* and the user's options.
 
-    The parts: options after the user's; arguments before the command, which are a shell with its script or none; and
-    the variables whose values do not depend on the image's scripts.
+    It has three parts: options that follow the user's; arguments that precede the command (a shell with its script, or
+    none); and the variables whose values do not depend on the image's scripts.
     """
     passed = {name: value for name, value in environ.items() if _PASSED_VARIABLE.fullmatch(name)}
     callers = {} if user_options.clears_env else passed
@@ -135,7 +137,7 @@ def _script(
     names: list[str],
     fixed_values: Mapping[str, Optional[str]],
 ) -> str:
-    """Return the script that reads the image's scripts without the caller's *names*, and then sets the variables."""
+    """Return the script that reads the image's scripts without the caller's *names*, and then sets all variables."""
     joined_names = " ".join(names)
     parts = [_HIDE_SCRIPT.format(names=joined_names)] if names else []
     parts.append(_READ_SCRIPT)
@@ -159,7 +161,7 @@ def _script(
 
 
 def _fixedvalues_of(operations: tuple[EnvVar, ...], users: Mapping[str, Optional[str]]) -> dict[str, Optional[str]]:
-    """Return the variables whose values do not depend on the image's own; None for one to be removed."""
+    """Return the variables whose values do not depend on the image's; None for one that is to be removed."""
     changes = {operation.name: operation.value for operation in operations if operation.op in ("set", "unset")}
     values: dict[str, Optional[str]] = {**changes, **users}
     for name in SEARCH_PATHS:
@@ -172,7 +174,10 @@ def _fixedvalues_of(operations: tuple[EnvVar, ...], users: Mapping[str, Optional
 
 
 def _shell(image: Tree) -> Optional[tuple[str, ...]]:
-    """Return a shell that can read the image's environment files, with its options; None if either is missing."""
+    """Return a shell of *image*, with its options, that can read the image's environment files.
+
+    None if the image has no such shell, or no such files.
+    """
     if isinstance(image.list(ENVIRONMENT_DIRECTORY), Missing):
         return None
     for shell in SHELLS:

@@ -60,9 +60,9 @@ class UserBwrapOptions(NamedTuple):
     """The mounts and variables of a user's options for bubblewrap."""
 
     binds: tuple[UserBind, ...] = ()
-    """In their order."""
+    """The binds, in the order of the options."""
     env: tuple[tuple[str, Optional[str]], ...] = ()
-    """Each variable that they set or, with None, remove; the last option takes effect."""
+    """The variables that they set or, with None, remove. The last option about a variable takes effect."""
     clears_env: bool = False
     """Whether they remove all variables of the caller."""
     working_directory: Optional[ContainerPath] = None

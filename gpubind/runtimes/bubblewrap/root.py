@@ -1,10 +1,10 @@
 """A root for bubblewrap in which mount points can be made.
 
-bubblewrap makes mount points only where it can write. An image as the root is therefore replaced with a directory of
-bubblewrap's, in which each entry of the image is bound again. So no mount point is ever made in the image.
+bubblewrap makes mount points only where it can write. So an image as the root is replaced with a new directory of
+bubblewrap, in which each entry of the image is bound. No mount point is ever made in the image itself.
 
-In the user's command line, the plan's binds follow the user's options, because some of these, such as `--dev /dev`,
-would cover them. The binds precede the user's `--remount-ro /`.
+In the user's command line, the plan's binds follow the user's options: some of these, such as `--dev /dev`, would cover
+them. The binds precede the user's `--remount-ro /`.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from gpubind.runtimes.environment import BaseEnvironment, compose, set_variables
 from gpubind.runtimes.runtime import NO_STAGE, Stage, Start
 
 REBUILD_LIMIT = 150
-"""Entries of a directory that is still rebuilt for an optional mount: 280 of them cost over 100 ms."""
+"""The most entries of a directory that is rebuilt for an optional mount. Rebuilding 280 entries takes over 100 ms."""
 BWRAP_MOUNTS = ("/proc", "/dev", "/sys", "/tmp")
 _NEW_DIRECTORY_OPTIONS = ("dev", "tmpfs", "proc", "mqueue", "dir")
-"""Options that make a new directory at a path: mount points can be made in it."""
+"""Options that make a new directory at a path, in which mount points can be made."""
 
 
 def directory_to_rebuild(image: Tree, target: str, *, through_links: bool = True) -> Optional[str]:
-    """Return the deepest directory of *image* that exists above *target*, resolved; None if *target* itself exists.
+    """Return the deepest existing directory of *image* above *target*, resolved; None if *target* itself exists.
 
-    With *through_links*, a link at *target* exists if its destination does; otherwise no link exists.
+    With *through_links*, a link at *target* exists if its destination does. Without, a link is taken as missing.
     """
     if image.has(target) and (through_links or isinstance(image.readlink(target), Missing)):
         return None
@@ -45,7 +45,10 @@ def directory_to_rebuild(image: Tree, target: str, *, through_links: bool = True
 
 
 def rebuild_obstacle(mount: Mount, image: Tree) -> Optional[str]:
-    """Return the reason if *mount* is optional and needs a directory of *image* that is too large to be rebuilt."""
+    """Return why *mount* gets no mount point: it is optional, and its directory in *image* is too large to be rebuilt.
+
+    None if it gets one.
+    """
     place = directory_to_rebuild(image, mount.target)
     if place is None or place == "/" or mount.required or len(image.names(place)) <= REBUILD_LIMIT:
         return None
@@ -55,9 +58,10 @@ def rebuild_obstacle(mount: Mount, image: Tree) -> Optional[str]:
 def rebuild_args(
     image: Tree, directory: str, bind: str = "--ro-bind", without: Collection[str] = BWRAP_MOUNTS
 ) -> list[str]:
-    """Return the options that make *directory* a tmpfs with all its entries of the image. The root is one already.
+    """Return the options that make *directory* a tmpfs in which all entries of the image are bound again.
 
-    *bind* is the option for the entries; *without* has the paths that are rebuilt in another way.
+    The root needs no tmpfs, because it is one already. *bind* is the option for the entries; *without* has the paths
+    that are rebuilt in another way.
     """
     args = [] if directory == "/" else ["--tmpfs", directory]
     for name in image.names(directory):
@@ -75,7 +79,7 @@ def rebuild_args(
 
 
 def arguments_in_line(plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
-    """Return the user's options with *plan* among them, for a start whose image is their root, or whose root is new.
+    """Return the user's options with *plan* among them, for a start whose root is the image or a new directory.
 
     Errors: `RuntimeLimitError` (code `fixed-root`) for a root in which no mount point can be made.
     """
@@ -121,7 +125,7 @@ def arguments_in_line(plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Runt
 
 
 def _obstacle(mount: Mount, image: Optional[Tree], *, writable: bool) -> Optional[str]:
-    """Return why *mount* gets no mount point in the image's root, or in a *writable* root of the user's."""
+    """Return why *mount* gets no mount point in the image's root, or in a *writable* root of the user."""
     if image is None:
         return None
     place = directory_to_rebuild(image, mount.target)
@@ -133,7 +137,9 @@ def _obstacle(mount: Mount, image: Optional[Tree], *, writable: bool) -> Optiona
 def _environment(
     operations: Sequence[EnvVar], environ: Mapping[str, str], user_options: UserBwrapOptions
 ) -> Iterator[tuple[str, Optional[str]]]:
-    """Yield the plan's variables: the user's --setenv precedes the plan's value, which precedes the caller's."""
+    """Yield the plan's variables. A user's --setenv takes precedence over the plan's value, and that over the
+    caller's.
+    """
     users = dict(user_options.env)
     callers = {} if user_options.clears_env else {name: value for name, value in environ.items() if name not in users}
     for name, value in compose(operations, BaseEnvironment(users, images=callers)).items():

@@ -1,7 +1,7 @@
 """The command line of a runtime: its options, and which of its subcommands start a container.
 
-Each runtime's class has its own, `Runtime.program`; `PROGRAMS` of gpubind/runtimes has all by name. Texts of options
-have the notation of `reader.parse_option_table`.
+Each runtime's class has its own as `Runtime.program`; `PROGRAMS` of gpubind/runtimes has all of them, by name. Options
+are written in the notation of `reader.parse_option_table`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from gpubind.runtimes.cmdline.reader import (
 )
 
 OperandKind = Literal["image", "instance", "bundle", "rootfs", "joined"]
-"""The operands, in the order of the kinds: an image and a command; an image and an instance's name; a container's name,
-with the bundle among the options; a command, with the rootfs among the options; a running container."""
+"""What the operands of a subcommand are. `image`: an image and a command; `instance`: an image and the name of an
+instance; `bundle`: the name of a container, with the bundle in an option; `rootfs`: a command, with the root in an
+option; `joined`: a running container.
+"""
 
 Action = Literal["exec", "run", "shell"]
 ALL_ACTIONS: tuple[Action, ...] = get_args(Action)
 Family = Literal["singularity", "docker", "nerdctl", "podman", "ch-run", ""]
-"""A program with options for GPUs; empty for none."""
+"""The program whose GPU options a command line has; empty for none."""
 ENGINES = ("docker", "nerdctl", "podman")
 _COMPOSED = {"build", "buildx", "create", "run", "up", "watch"}
 """Subcommands of `ENGINES` for builds and Compose, which may use GPUs that files request."""
@@ -39,9 +41,9 @@ class StartSubcommand(NamedTuple):
     options: str
     operands: OperandKind = "image"
     needs_command: bool = False
-    """Whether the program refuses a line that ends with the image."""
+    """Whether the program refuses a line without a command after the image."""
     actions: tuple[Action, ...] = ()
-    """The commands of gpubind that it carries out; the program has one subcommand for each."""
+    """The commands of gpubind that use this subcommand. A program has one subcommand for each."""
 
     @property
     def option_table(self) -> OptionTable:
@@ -60,7 +62,7 @@ class RuntimeProgram(NamedTuple):
     family: Family = ""
     """The program whose options for GPUs it has."""
     root_of: Callable[[ParsedCommandLine], Optional[str]] = lambda line: None
-    """Returns the root directory or image in the options of a start whose operands are a `rootfs`."""
+    """Returns the root directory or image that the options of a start name, if its operands are those of a `rootfs`."""
     option_files: tuple[str, ...] = ()
     """Options that read further options from a file."""
 
@@ -71,12 +73,12 @@ class RuntimeProgram(NamedTuple):
 
     @property
     def requests_gpus_by_flag(self) -> bool:
-        """Return whether a start asks for GPUs only by a flag; starting any other program asks for them."""
+        """Return whether a start requests GPUs only if it has a flag for them. Otherwise, every start requests them."""
         return self.family not in ("", "ch-run")
 
     @property
     def start_subcommands(self) -> tuple[str, ...]:
-        """Return the subcommands without which a line needs no plan and no warning; none if every line may need one."""
+        """Return the subcommands of which only lines need a plan or a warning; none if every line may need one."""
         names = {names[-1] for names in self.subcommands if names} | (_COMPOSED if self.family in ENGINES else set())
         return () if () in self.subcommands else tuple(sorted(names))
 
@@ -85,10 +87,10 @@ class RuntimeProgram(NamedTuple):
         return next(subcommand for subcommand in self.subcommands.values() if action in subcommand.actions)
 
     def read(self, arguments: Sequence[str], *more: str) -> ParsedCommandLine:
-        """Return the options in *arguments*, the user's own for a start; *more* are texts of options.
+        """Return the options in *arguments*, which the user gives for a start; *more* are texts of further options.
 
-        An abbreviated name means an option of the start before one of *more*. An argument that cannot be parsed is
-        skipped: the program itself reports it, or has more options than the text.
+        An abbreviated name means an option of the start rather than one of *more*. An argument that cannot be parsed is
+        skipped: the program itself reports it, or has an option that gpubind does not know.
         """
         start = self.start()
 
@@ -111,4 +113,4 @@ UNSUPPORTED_PROGRAMS = {
     "kubectl": "use `gpubind plan --format kubernetes`",
     "sbatch": "put `gpubind wrap --` into the script, right before the runtime's name",
 }
-"""Other programs that start containers, whose command lines gpubind does not parse: what to do instead."""
+"""Other programs that start containers, and what to do instead: gpubind does not parse their command lines."""

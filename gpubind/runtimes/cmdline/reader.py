@@ -37,7 +37,7 @@ class OptionSpec(NamedTuple):
     name: str
     """Without dashes; the letter of an option without a long name."""
     argument_count: int
-    """How many arguments follow it; `_OPTIONAL_VALUE` for a value that only the same argument can hold."""
+    """How many arguments follow it. `_OPTIONAL_VALUE`: it may have a value, but only in the same argument."""
 
 
 class OptionTable(NamedTuple):
@@ -51,11 +51,11 @@ class ParsedOption(NamedTuple):
     """An option that a command line gives."""
 
     name: str
-    """The first name in the table."""
+    """The first of its names in the table."""
     value: str
-    """Empty for an option without one, but Go's switches have `true`. Several values are joined by a space."""
+    """The values, joined by a space. It is empty for an option without one, but `true` for a switch of Go's `flag`."""
     args: tuple[str, ...]
-    """As written. Letters in one argument share it."""
+    """The arguments of the option as written. Letters that share one argument have the same one."""
     position: int
     """The position of the first of `args`."""
 
@@ -80,7 +80,7 @@ class ParseFailure(NamedTuple):
 
 
 class ParsedCommandLine(NamedTuple):
-    """The options of a command line, up to where they end."""
+    """The options of a command line, up to the point where its options end."""
 
     argv: tuple[str, ...]
     """The whole line."""
@@ -112,7 +112,7 @@ class OptionParser(NamedTuple):
 
 
 class UserOptionValues(NamedTuple):
-    """The user's options for a start, by the runtime's own rules."""
+    """The user's options for a start, as the runtime itself reads them."""
 
     values: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     """The values of each option that is given, by its name."""
@@ -144,8 +144,9 @@ class UserOptionValues(NamedTuple):
 def parse_option_table(*texts: str) -> OptionTable:
     """Return the options in *texts*, which have items `name/letters`, each with its number of arguments.
 
-    `name` takes none, `name=` one, `name=2` two, `name?` a value in the same argument only. `a|b` are names for one
-    option, `/x` is an option without a long name. Of two entries for one name or letter the first takes precedence.
+    `name` takes none, `name=` one, `name=2` two, and `name?` a value only in the same argument. `a|b` are two names of
+    one option, and `/x` is an option without a long name. Of two entries for one name or letter, the first takes
+    precedence.
     """
     names: dict[str, OptionSpec] = {}
     letters: dict[str, OptionSpec] = {}
@@ -172,7 +173,7 @@ def parse_options(
 ) -> ParsedCommandLine:
     """Return the options in *argv* from *position* on. Never raises.
 
-    *skip* returns the position after a failure at which parsing continues; None ends it.
+    After a failure, parsing continues at the position that *skip* returns; None ends it.
     """
     options: list[ParsedOption] = []
     operands: list[int] = []
@@ -212,9 +213,10 @@ def parse_options(
 def _parse_option(
     spec: Optional[OptionSpec], argv: Sequence[str], position: int, value: Optional[str] = None, *, is_go: bool = False
 ) -> Union[ParsedArgument, ParseFailure]:
-    """Return the option *spec* at *position*, with the *value* in the same argument, else with those that follow.
+    """Return the option *spec* at *position*. Its value is *value*, from the same argument, or else in the arguments
+    after it.
 
-    *is_go*: whether an option without a value is a switch of Go's, which accepts `=false`.
+    *is_go*: whether an option without a value is a switch of Go's `flag`, which accepts `=false`.
     """
     if spec is None:
         return ParseFailure("unknown", position)
@@ -240,7 +242,7 @@ def _split(text: str) -> tuple[str, Optional[str]]:
 def _short_options(
     table: OptionTable, argv: Sequence[str], position: int, *, is_go: bool = False
 ) -> Union[ParsedArgument, ParseFailure]:
-    """Parse `-ec`, `-B/a:/b`, `-B /a:/b` and, of Go's, `-B=/a:/b`."""
+    """Parse `-ec`, `-B/a:/b`, `-B /a:/b` and, for Go's `flag`, `-B=/a:/b`."""
     arg, after = argv[position], position + 1
     options: list[ParsedOption] = []
     for offset, letter in enumerate(arg[1:], 2):

@@ -1,8 +1,9 @@
-"""docker, podman and nerdctl: three programs with one command line, each with a store of images.
+"""docker, podman and nerdctl: three programs with one command line, each with its store of images.
 
-Their options are the same, with these exceptions: podman also starts a directory (`--rootfs DIR:O`, with an overlay, so
-that nothing is written to it). It keeps an ordinary user's groups, and removes variables of the image by name. nerdctl
-splits a value of --mount at each comma, and only `wrap` starts it: containerd's store of images is not read.
+Their options are the same, with these exceptions. podman also starts a directory (`--rootfs DIR:O`): the overlay
+receives everything that is written. podman can keep an ordinary user's groups, and can remove variables of the image by
+name. nerdctl splits a value of --mount at each comma. Only `wrap` starts nerdctl, because gpubind does not read
+containerd's store of images.
 
 Sources: references of `docker run` and `docker pull`; podman-run(1) and podman-pull(1) 5.4; docker/cli 26.1
 `opts/mount.go`; containers/common `pkg/config/pull_policy.go`; nerdctl 2.3.5 `pkg/mountutil/mountutil_linux.go`,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 _PLAINER_PATH_HINT = "give it a plainer path"
 _SHM = "/dev/shm"
 INIT_PROGRAMS = ("/usr/libexec/podman/catatonit", "/usr/bin/catatonit", "/usr/bin/tini-static", "/usr/bin/docker-init")
-"""Programs that can be a container's first process, which would otherwise ignore SIGTERM and SIGINT."""
+"""Programs that can be a container's first process. In their place, the user's program would ignore SIGTERM."""
 
 
 class Docker(Runtime):
@@ -58,7 +59,7 @@ class Docker(Runtime):
     title = "docker"
     program = programs.DOCKER
     pull_options = programs.DOCKER_PULL
-    """The options of a start that `pull` has, too."""
+    """The options that a start and `pull` have in common."""
     image_forms: tuple[ImageForm, ...] = ("reference",)
     image_hint = "`docker load -i FILE`, `docker import FILE NAME`, or use --backend podman for a directory"
     limits = RuntimeLimits(drops_groups=True, systemd_cgroups=True)
@@ -72,9 +73,9 @@ class Docker(Runtime):
     read_env_file = staticmethod(read_env_file)
     remote_daemon = staticmethod(remote_docker)
     policies: Mapping[str, PullPolicy] = MappingProxyType({"missing": "missing", "always": "always", "never": "never"})
-    """By the value of --pull."""
+    """The policy for each value of --pull."""
     prints_name = False
-    """Whether `pull` prints only the image on standard output without --quiet, too."""
+    """Whether `pull` writes only the image to standard output even if --quiet is not given."""
 
     def identify(self, text: str) -> tuple[Runtime, Optional[tuple[int, ...]]]:
         """`Docker version 26.1.5, build a72d7cd` -> docker; podman's `docker` prints `podman version 5.4.2`."""
@@ -100,7 +101,7 @@ class Docker(Runtime):
         return user_value(start, name) is not None or start.user.has_unread_env_files
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
-        """Return the layout of a CDI spec for an unknown image: an option would replace its LD_LIBRARY_PATH."""
+        """Return the layout of a CDI spec if the image is unknown: an option would replace its LD_LIBRARY_PATH."""
         if is_blind and start.facts.architecture is not None:
             return cdi_layout(start.facts.architecture)
         return GPUBIND_LAYOUT
@@ -144,14 +145,14 @@ class Docker(Runtime):
         return RuntimeArguments((*options, *self.access_args(plan.devices, start)), env=env)
 
     def access_args(self, nodes: tuple[DeviceNode, ...], start: Start) -> list[str]:
-        """Return the options without which the container's processes may not open *nodes*."""
+        """Return the options that the container's processes need to open *nodes*."""
         args = self.group_args(nodes, start)
         if start.facts.has_selinux and not any("label" in value for value in start.user.options.all("security-opt")):
             args += ["--security-opt", "label=disable"]
         return args
 
     def mount_value(self, bind: Bind) -> str:
-        """Return a --mount value: a record of comma-separated fields, in which quotes protect nearly any path.
+        """Return the value of --mount for *bind*: comma-separated fields, in which quotes protect nearly any path.
 
         Errors: `RuntimeLimitError` (code `unsupported-path`).
         """
@@ -164,21 +165,21 @@ class Docker(Runtime):
         return ",".join('"' + f.replace('"', '""') + '"' if re.search(r'[,"\s]', f) else f for f in _mount_fields(bind))
 
     unset_option = "--env"
-    """The option that removes a variable of the image. docker's --env does so if docker's environment lacks the
-    variable."""
+    """The option that removes a variable of the image. docker's --env does that if docker's environment lacks it."""
 
     def group_args(self, nodes: tuple[DeviceNode, ...], start: Start) -> list[str]:
-        """Return the option with which an ordinary user's container opens a node that is open only to a group."""
+        """Return the option that lets an ordinary user's container open nodes that only a group may open."""
         return []
 
     def init_args(self, start: Start) -> list[str]:
-        """Return the option that puts a program in front of the container's, for signals."""
+        """Return the option that makes an init program the container's first process, so that signals have effect."""
         return ["--init"] if any(path.endswith("docker-init") for path in start.facts.inits) else []
 
     def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
         """Return the whole command line. Errors: `RuntimeLimitError` for a directory that podman cannot start.
 
-        The defaults precede the user's options, which can override each of them. The plan's options follow.
+        gpubind's defaults come first, so that the user's options can override each of them. The plan's options come
+        last.
         """
         user_options, argv = start.user.options, call.argv
         is_directory = call.image.startswith(("/", "."))  # a name begins with neither
@@ -297,9 +298,10 @@ def _device_args(node: DeviceNode, start: Start) -> list[str]:
 
 
 def _shm_args(start: Start) -> list[str]:
-    """Return the option for a /dev/shm of half the memory, like most hosts': workers of a DataLoader share it.
+    """Return the option for a /dev/shm of half the memory, as most hosts have it: workers of a DataLoader share data in
+    it.
 
-    Both programs give 64 MB, and --ipc=host would give the host's own, with its semaphores and queues.
+    By default, these programs give it 64 MB. --ipc=host would share the host's own, with its semaphores and queues.
     """
     user_sets_shm = any(start.user.options.all(name) for name in ("shm-size", "ipc", "pod", "pod-id-file"))
     is_covered = any(f"{_SHM}/".startswith(f"{bind.target.rstrip('/')}/") for bind in user_mounts(start))
@@ -325,7 +327,7 @@ def _rootfs(call: StartCall, start: Start) -> str:
 
 
 def _owner(image: Optional[Tree]) -> Optional[int]:
-    """Return the uid that the directories of *image* belong to; None if that is not known."""
+    """Return the uid of the owner of the directories of *image*; None if that is not known."""
     stats = (image.lstat(path) for path in ("/usr", "/bin", "/etc", "/proc")) if image is not None else ()
     return next((stat.uid for stat in stats if not isinstance(stat, Missing)), None)
 

@@ -1,7 +1,7 @@
 """The user's own options for `docker run` and `podman run`: variables and mounts; and the plan's variables with them.
 
-Neither program passes on the caller's environment, and --env replaces the image's value. A value that adds to the
-image's is therefore composed from the image's configuration.
+Neither program passes on the caller's environment, and --env replaces the image's value. If a value of the plan is to
+be added to the image's, the sum is therefore made from the image's configuration.
 
 Sources: `docker run --help` of 26.1.5 and `podman run --help` of 5.4.2, and the answers of both to hidden options;
 docker/cli `opts/file.go` (files of variables), `opts/mount.go`.
@@ -24,18 +24,18 @@ from gpubind.runtimes.environment import BaseEnvironment, compose, is_added_to, 
 from gpubind.runtimes.runtime import Start
 
 _DISABLE_HOOK_VALUE = "void"
-"""With this value NVIDIA's runtime and its hook, if they are the default, add nothing."""
+"""The value with which NVIDIA's runtime and its hook add nothing, even if they are the default."""
 
 
 def parse_env_option(text: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that --env=*text* sets; to podman, `NAME*` means all of the caller's that begin so."""
+    """Return the variables that --env=*text* sets. For podman, `NAME*` means all of the caller's that begin so."""
     if "=" not in text and text.endswith("*"):
         return {key: value for key, value in environ.items() if key.startswith(text[:-1])}
     return values.parse_assignment(text, environ)
 
 
 def read_env_file(text: str, environ: Mapping[str, str]) -> dict[str, Optional[str]]:
-    """Return the variables that the text of a file of --env-file sets: a line each, nothing is quoted."""
+    """Return the variables that the text of a file for --env-file sets. It has one on each line, and no quoting."""
     env: dict[str, Optional[str]] = {}
     for line in text.removeprefix("\ufeff").split("\n"):
         line = line.rstrip("\r").lstrip()
@@ -50,7 +50,7 @@ def user_value(start: Start, name: str) -> Optional[str]:
 
 
 def user_mounts(start: Start) -> tuple[UserBind, ...]:
-    """Return the user's mounts. The source of a volume or tmpfs, which has none on this host, is empty."""
+    """Return the user's mounts. The source of a volume or a tmpfs is empty, because it is not on this host."""
     mounts: list[tuple[str, str]] = []
     for text in start.user.options.all("volume"):
         source, colon, remainder = text.partition(":")
@@ -69,9 +69,11 @@ def user_mounts(start: Start) -> tuple[UserBind, ...]:
 
 
 def environment(plan: Plan, start: Start) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """Return the variables for the options, sorted by name, and the names of the image's variables to be removed.
+    """Return the variables for the options, sorted by name, and the names of the image's variables that are to be
+    removed.
 
-    Errors: `RuntimeLimitError`: code `image-needed` if a value adds to an unknown one, `unsupported-value`.
+    Errors: `RuntimeLimitError`: code `image-needed` if a value must be added to one that is unknown;
+    `unsupported-value`.
     """
     operations = [
         operation for operation in plan.env if not start.user.has_unread_env_files or is_added_to(plan, operation.name)

@@ -20,9 +20,9 @@ _RUN = """
     publish-all/P pull= quiet/q read-only restart= rm security-opt= shm-size= sig-proxy stop-signal= stop-timeout=
     sysctl= tmpfs= tty/t ulimit= user/u= userns= uts= volume/v= volumes-from= workdir/w=
 """
-"""Those of `run` that all three programs have."""
+"""The options of `run` that all three programs have."""
 _EXEC = "detach/d env/e= env-file= help interactive/i privileged tty/t user/u= workdir/w="
-"""Those of `exec` that all three programs have."""
+"""The options of `exec` that all three programs have."""
 _DOCKER = "config= context/c= debug/D help host/H= log-level/l= tls tlscacert= tlscert= tlskey= tlsverify version/v"
 _DOCKER_RUN = """
     cpu-count= cpu-percent= cpu-shares/c= device-cgroup-rule= disable-content-trust domainname= health-cmd=
@@ -31,7 +31,7 @@ _DOCKER_RUN = """
     use-api-socket volume-driver=
 """
 DOCKER_PULL = "disable-content-trust platform= quiet/q"
-"""Those of `run` that `pull` has, too."""
+"""The options of `run` that `pull` also has."""
 _NERDCTL = "debug/d debug-full host|address/aH= namespace/n= snapshotter|storage-driver= help/h version/v"
 _NERDCTL_ANYWHERE = """
     bridge-ip= cdi-spec-dirs= cgroup-manager= cni-netconfpath= cni-path= data-root= experimental global-dns=
@@ -76,7 +76,7 @@ _COMPOSE = """
     podman-rm-args= podman-run-args= podman-start-args= podman-stop-args= profile= progress= project-directory=
     project-name/p= skip-hostname-check tls tlscacert= tlscert= tlskey= tlsverify verbose version/v workdir=
 """
-"""Those of `docker compose`, docker-compose 1.29, podman-compose 1.5 and `nerdctl compose`, before the subcommand."""
+"""Options of `docker compose`, docker-compose 1.29, podman-compose 1.5 and `nerdctl compose` before the subcommand."""
 _BUILDAH = """
     cgroup-manager= help/h log-level= registries-conf= registries-conf-dir= root= runroot= short-name-alias-conf=
     storage-driver= storage-opt= userns-gid-map= userns-uid-map= version/v
@@ -84,7 +84,7 @@ _BUILDAH = """
 
 
 def _engine(family: Family, own: str, run: str, join: str, anywhere: str = "", later: str = "") -> RuntimeProgram:
-    """Return the command line of an engine. Options of *anywhere* may stand before the subcommand and after it."""
+    """Return the command line of an engine. The options in *anywhere* may precede or follow the subcommand."""
     started = StartSubcommand(f"{_RUN} {run} {anywhere} {later}", actions=ALL_ACTIONS)
     joined = StartSubcommand(f"{_EXEC} {join} {anywhere} {later}", "joined")
     starts = {(*group, verb): started for group in ((), ("container",)) for verb in ("run", "create")}
@@ -96,6 +96,6 @@ DOCKER = NVIDIA_DOCKER = _engine("docker", _DOCKER, _DOCKER_RUN, "detach-keys=")
 NERDCTL = _engine("nerdctl", _NERDCTL, _NERDCTL_RUN, "", _NERDCTL_ANYWHERE, _NERDCTL_LATER)
 PODMAN = _engine("podman", _PODMAN, _PODMAN_RUN, _PODMAN_EXEC, _PODMAN_ANYWHERE)
 DOCKER_COMPOSE = PODMAN_COMPOSE = RuntimeProgram(PFLAG, {}, _COMPOSE, "docker")
-"""Files define its containers."""
+"""Compose: files define the containers that it starts."""
 BUILDAH = RuntimeProgram(PFLAG, {}, _BUILDAH, "podman")
-"""Its containers are those of builds."""
+"""buildah: its containers are those of builds."""

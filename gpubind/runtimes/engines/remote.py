@@ -1,6 +1,6 @@
 """The daemon of docker or podman: on this machine, or on another one.
 
-The program's own options before its subcommand take precedence over the environment, also for the path of its files.
+The program's own options before its subcommand take precedence over the environment; they also say where its files are.
 Source: docker/cli 26.1 `cli/command/cli.go` (resolveContextName), `cli/context/store/metadatastore.go`;
 podman-remote(1) 5.4; both were run, and neither reads the other's variables.
 """
@@ -14,7 +14,7 @@ from typing import Any, Optional
 from gpubind.runtimes.cmdline.values import parse_bool
 
 _LOCAL_SOCKET = "unix://"
-"""The prefix of the address of a socket of this machine."""
+"""The prefix of addresses of sockets on this machine."""
 _VM_SOCKET_DIRECTORIES = ("/.docker/desktop/", "/.rd/", "/.colima/", "/.lima/")
 """Directories below a home with the sockets of daemons in virtual machines: Docker Desktop, Rancher Desktop, Colima,
 Lima. Source: docker's manual, "Install Docker Desktop on Linux"; the manuals of the others.
@@ -31,9 +31,10 @@ PODMAN_STORES = (
 def remote_podman(
     environ: Mapping[str, str], read: Callable[[str], Optional[str]], global_options: Mapping[str, str]
 ) -> Optional[str]:
-    """Return what selects a service on another machine: one of *global_options* or a variable; else None.
+    """Return the option in *global_options*, or the variable, that selects a service on another machine; None if none
+    does.
 
-    A named connection, and the default one of --remote, may lead anywhere.
+    A named connection may be to any machine, and so may the default one that --remote uses.
     """
     address = global_options.get("url") or global_options.get("host")
     if address:
@@ -82,7 +83,7 @@ def remote_docker(
 
 
 def _unless_local(name: str, value: str, address: Optional[str]) -> Optional[str]:
-    """Return *name* with its *value*; None if its *address* is a socket of this machine."""
+    """Return the setting `NAME=VALUE` that selects a daemon at *address*; None if that is a socket of this machine."""
     if _is_local(address):
         return None
     leads = f", {address}" if _is_in_vm(address) and address != value else ""
@@ -90,7 +91,7 @@ def _unless_local(name: str, value: str, address: Optional[str]) -> Optional[str
 
 
 def _is_local(address: Optional[str]) -> bool:
-    """Return whether *address* is a socket of this machine, and not one of a virtual machine."""
+    """Return whether *address* is a socket of this machine, and not that of a virtual machine on it."""
     return address is not None and address.startswith(_LOCAL_SOCKET) and not _is_in_vm(address)
 
 
