@@ -34,7 +34,7 @@ _LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 _CACHE = "/etc/ld.so.cache"
 _CACHE_FLAGS = 0x0303  # an ELF library of glibc for x86-64
 _OF_A_DRIVER = re.compile(
-    r"nvidia|^lib(cuda|cudadebugger|nvcuvid|nvoptix|amdhip64|hsa|hsakmt|rocm_smi64)[.-]|^_?nv(optix|ngx)|^(kfd|card|renderD)"
+    r"nvidia|^lib(cuda|cudadebugger|nvcuvid|nvoptix)\.so|^_?nv(optix|ngx)|rocm|^lib(amd_comgr|amd_smi|amdhip|amdocl|hsa)|^(kfd|card|renderD)"
 )
 """Names of the template's drivers, their nodes and the links to them."""
 _PROGRAMS = (

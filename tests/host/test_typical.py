@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpubind import open_host, plan
+from gpubind import Request, open_host, plan
 from gpubind.errors import UsageError
 from gpubind.formats.elf.ldcache import parse_ldcache
 from gpubind.host.typical import TypicalHost
@@ -67,6 +67,12 @@ def test_a_model_is_the_gpu_of_its_name(model: str) -> None:
 def test_a_gpu_that_the_driver_does_not_support_has_no_node_and_is_named() -> None:
     assert [gpu.model for gpu in plan_of("driver:550,gpu:b200,gpu:h100").gpus] == ["NVIDIA H100 SXM5 80GB"]
     assert "gpu-unsupported" in [finding.code for finding in findings_of("driver:550,gpu:b200,gpu:h100")]
+
+
+def test_a_typical_host_has_no_file_of_rocm() -> None:
+    made = plan(open_host("driver:535,gpu:t4"), Request(vendors=("amd",)))  # libdrm is in both lists
+    names = [mount.target.rpartition("/")[2] for mount in made.mounts]
+    assert [name for name in names if name.startswith(("libamd", "libhsa", "librocm", "rocm"))] == []
 
 
 def test_several_models_and_numbers_are_added() -> None:
