@@ -33,7 +33,7 @@ class GpuArch(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The GPU, for people."""
+        """The name of the GPU in messages."""
         model = self.gpu.model or self.gpu.vendor
         return model if self.arch is None or self.arch in model else f"{model} ({self.arch})"
 

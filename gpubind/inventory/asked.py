@@ -12,7 +12,7 @@ TIMEOUT_S = 10.0
 
 
 def with_gpus_of_smi(host: Host, inventories: Iterable[Inventory]) -> tuple[Inventory, ...]:
-    """Return *inventories*; NVIDIA's with the GPUs of nvidia-smi where it has devices, but no file names a GPU."""
+    """Return *inventories*. NVIDIA's gets the GPUs that nvidia-smi lists if it has devices, but no file names a GPU."""
     return tuple(
         each._replace(gpus=query_gpus(host))
         if each.driver.vendor == "nvidia" and each.devices and not each.gpus

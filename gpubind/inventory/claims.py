@@ -110,7 +110,7 @@ class Claim(NamedTuple):
     def to_file(
         self, tree: Tree, resolved: ResolvedFile, *, found_by: str, capability: Optional[Capability] = None
     ) -> Outcome:
-        """Return *resolved* as a file that is bound unchanged, or a Decision for other kinds: device nodes."""
+        """Return *resolved* as a file that is bound unchanged, or a Decision for other kinds, such as device nodes."""
         kind = _BINDABLE.get(resolved.stat.kind)
         if kind is None:
             return self.rejected("special-file", NOUNS[resolved.stat.kind], found_by)
@@ -141,7 +141,7 @@ class SourceResult(NamedTuple):
     decisions: tuple[Decision, ...] = ()
     findings: tuple[Finding, ...] = ()
     nodes: Optional[tuple[str, ...]] = None
-    """The device nodes of its GPUs; None: all."""
+    """The device nodes of its GPUs; None if the container gets those of all GPUs."""
     env: tuple[EnvVar, ...] = ()
     passed_over: tuple[PassedOver, ...] = ()
     """Sources that were queried before it and do not serve."""

@@ -72,8 +72,8 @@ def find_libraries(
 ) -> Libraries:
     """Return the libraries that the claims in *by_name* mean, each with the names that it needs in a container.
 
-    *extra* are candidates with a given path; they precede all others. Order: by path. At most one file per (name,
-    architecture).
+    *extra* are candidates with a given path, which precede all others. The result is sorted by path, and has at most
+    one file for each name and architecture.
     """
     choice = _LibraryChooser(search, table)
     for candidate, claim in extra:
@@ -92,9 +92,11 @@ def find_libraries(
 
 
 def _without_second_files(files: tuple[HostFile, ...]) -> tuple[HostFile, ...]:
-    """Return *files* without second files of one library: in a container, each bound link is a regular file.
+    """Return *files* without second files of one library: in a container around this process, each bound link is a
+    file.
 
-    Such a file has the directory and the size of the file named like its soname. It becomes one more name of that file.
+    Such a file is in the directory, and has the size, of the file that is named like its soname. Its name becomes one
+    more name of that file.
     """
     bearers = {(f.path, f.arch): f for f in files if f.soname in f.names and f.path.endswith(f"/{f.soname}")}
     kept_files = []
@@ -172,7 +174,7 @@ class _LibraryChooser:
 
 
 def _neutral_group(search: Search, candidate: Candidate) -> Union[FileGroup, Literal["foreign"]]:
-    """Return the group of a vendor-neutral library; `foreign` for Mesa's from before glvnd."""
+    """Return the group of a vendor-neutral library; `foreign` for a library of Mesa from before libglvnd."""
     if candidate.name.startswith("libOpenCL.so"):
         return "opencl"
     directory = candidate.path.rpartition("/")[0]

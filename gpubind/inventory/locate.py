@@ -30,12 +30,12 @@ class LocatedFiles(NamedTuple):
     """The files that claims mean, and the Decisions about all others."""
 
     libraries: tuple[HostFile, ...]
-    """By path."""
+    """The libraries, sorted by path."""
     files: tuple[HostFile, ...]
     """Programs and files, in the order of the claims; no two with one target."""
     decisions: tuple[Decision, ...]
     listed_decisions: tuple[Decision, ...]
-    """About paths in another program's list."""
+    """The Decisions about paths in another program's list."""
     found_libraries: Libraries
     """The libraries before they got names that no file of the host has."""
 
@@ -110,7 +110,7 @@ class _ListedPaths(NamedTuple):
     others: dict[RootedPath, Claim]
     devices: dict[str, Claim]
     decisions: tuple[Decision, ...]
-    """About paths that do not exist or stay on the host."""
+    """The Decisions about paths that do not exist or stay on the host."""
 
 
 def _follow_paths(search: Search, claims: Iterable[Claim]) -> _ListedPaths:
@@ -275,8 +275,8 @@ def _paths_by_target(search: Search, claim: Claim) -> dict[str, str]:
         tree = search.tree if host_prefix == standard else search.tree.lenient
         for path in glob(tree, host_prefix + name[len(standard) :]):
             places.setdefault(standard + path[len(host_prefix) :], path)
-    # Next, the top directory of an unpacked .run file. Not if the file also exists below /etc: a second manifest would
-    # show each GPU twice.
+    # Next, search the top directory of an unpacked .run file, but not if the file also exists below /etc: a second
+    # manifest would show each GPU twice.
     if not places and not glob(search.tree.lenient, name.replace("/usr/share/", "/etc/", 1)):
         for top in search.libcuda_directories:
             for file in sorted(RUN_DIRECTORY.keys() & search.tree.names(top)):

@@ -15,7 +15,7 @@ from gpubind.model.files import Missing, ResolvedFile, RootedPath
 def needed_files(
     search: Search, request: Request, files: Iterable[HostFile], vendor: Vendor, group: FileGroup
 ) -> tuple[tuple[HostFile, ...], list[Decision]]:
-    """Return the files that the loader opens for those of *files* in *group* (of *vendor*).
+    """Return the files that the loader opens for those of *files* that are in *group*, a group of *vendor*.
 
     Each is claimed by its first consumer. Names of *files* are not searched again.
     """

@@ -24,7 +24,9 @@ PCI_DEVICES = "/sys/bus/pci/devices"
 NVIDIA_PCI_CLASS = ("0x10de", ("0x03",))
 """The PCI vendor, and the PCI classes of its GPUs."""
 _CUDA_NODES = re.compile(rf"/dev/(nvidiactl|nvidia-uvm|dxg|nvmap)|{TEGRA_CONTROL}")
-"""Without these nodes CUDA finds no GPU. Other nodes of a Jetson for CUDA have the same group."""
+"""The nodes without which CUDA finds no GPU. Other nodes that CUDA uses on a Jetson belong to the same group of
+users.
+"""
 
 
 class ExpectedNode(NamedTuple):
@@ -45,7 +47,7 @@ class Devices(NamedTuple):
     gpus: tuple[Gpu, ...]
     nodes: tuple[DeviceNode, ...]
     decisions: tuple[Decision, ...]
-    """About devices that are not taken."""
+    """The Decisions about devices that are not taken."""
     findings: tuple[Finding, ...]
     sockets: tuple[HostFile, ...] = ()
     forbidden: tuple[str, ...] = ()
@@ -87,7 +89,9 @@ def _is_group_accessible(host: Host, path: RootedPath) -> bool:
 
 
 def is_forbidden(host: Host, path: RootedPath, access: str) -> bool:
-    """Return whether mode and access control list of *path* allow more than *access*, which the kernel allows."""
+    """Return whether the kernel allows less at *path*, namely *access*, than the mode and the access control list
+    do.
+    """
     resolved = host.dev.find(path)
     granted = "none" if isinstance(resolved, Missing) else host.granted(resolved.stat)
     return any(right in granted and right not in access for right in "rw")

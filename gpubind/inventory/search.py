@@ -29,7 +29,7 @@ class Candidate(NamedTuple):
     name: str
     """`libcuda.so.1`."""
     path: RootedPath
-    """As found: often a link."""
+    """The path as it was found, often that of a link."""
     found_by: str
     """`ld.so.cache`, or the directory that holds it."""
 
@@ -55,7 +55,7 @@ class Rejected(NamedTuple):
 
 
 class Search:
-    """The search on one host; if the driver version is known, for that version only."""
+    """The search for a driver's files on one host. If the driver's version is known, only that version is accepted."""
 
     def __init__(
         self,
@@ -71,10 +71,12 @@ class Search:
         programs: tuple[str, ...] = layouts.BINARY_DIRECTORIES,
         is_windows: bool = False,
     ) -> None:
-        """Prepare a search with directories *first* before the ld cache, and without anything below *others*.
+        """Prepare a search.
 
-        *compat32*: take 32-bit libraries. *programs* precede PATH. *beside*: the directories of libcuda, near which the
-        driver's programs and data may be. *is_windows*: the driver is that of Windows, whose files carry no version.
+        *first*: directories that are searched before the ld cache. *others*: directories below which no file is
+        accepted. *compat32*: accept 32-bit libraries. *programs* precede PATH. *beside*: the directories of libcuda,
+        near which the driver's programs and data may be. *is_windows*: the driver is that of Windows, whose files carry
+        no version.
         """
         self.host = host
         self.tree = host.driver
@@ -156,7 +158,7 @@ class Search:
             return Rejected("wrong-machine", f"{arch}, {ident.bits}-bit; this host is {self.arch}", real_path)
         name = real_path.rpartition("/")[2]
         version = driver_version_of(name)
-        # Before the version: it carries another version, but is not a second driver.
+        # A compat library carries another version, but is not a second driver: check this before the version.
         if "/compat/" in real_path and name.startswith("libcuda.so"):
             return Rejected("cuda-compat", "a forward-compatibility library, not the driver's", real_path)
         if version and (self.version or self.is_windows) and version != self.version:
@@ -208,7 +210,8 @@ def ldconfig_command(root: str) -> str:
 def existing_directories(
     tree: Tree, directories: Iterable[str], below: tuple[str, ...] = layouts.SUBDIRECTORIES
 ) -> tuple[RootedPath, ...]:
-    """Return the existing ones of *directories* and of those *below* each; resolved, each once.
+    """Return those of *directories* that exist, and the existing ones of the subdirectories *below* each. All are
+    resolved.
 
     Use a lenient *tree* for known directories: an older record does not cover those of later versions.
     """

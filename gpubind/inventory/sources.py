@@ -19,7 +19,9 @@ from gpubind.model import Inventory, PassedOver, Request
 
 
 def read(host: Host, request: Request, listfile: Optional[ListFile] = None) -> list[Inventory]:
-    """Return NVIDIA's inventory; with `--source cdi` also those of other vendors' CDI devices. Errors: its own."""
+    """Return NVIDIA's inventory; with `--source cdi` also those of other vendors' CDI devices. Errors: as
+    `read_inventory`.
+    """
     if request.source == "cdi":
         return _read_from_cdi(host, request, listfile)
     inventory = nvidia.read_inventory(host, request, listfile)

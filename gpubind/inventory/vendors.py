@@ -21,7 +21,7 @@ class HostInventories(NamedTuple):
 
     inventories: tuple[Inventory, ...]
     findings: tuple[Finding, ...]
-    """About each requested vendor that is missing while another exists."""
+    """A finding for each requested vendor that is missing while another exists."""
 
 
 def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] = None) -> HostInventories:

@@ -4,9 +4,9 @@ A compat libcuda serves a newer CUDA on an older kernel module. It must be made 
 support forward compatibility: data-centre GPUs do, consumer GPUs do not, and for others it is unknown.
 
 Sources: CUDA Compatibility guide (forward compatibility, errors 803 and 804); nvidia-container-toolkit 1.20, the hook
-`enable-cuda-compat` (`cuda-elf-header.go`, `TestUseCompat`): with a note, the note lists the branch of the kernel
-module and the compat driver is newer; without one, its branch is newer. The hook ignores the GPU and the image's own
-search path.
+`enable-cuda-compat` (`cuda-elf-header.go`, `TestUseCompat`). The hook uses a compat libcuda if its note lists the
+branch of the kernel module and its driver is newer; without a note, if its branch is newer. The hook ignores the GPU
+and the image's own search path.
 """
 
 from __future__ import annotations
@@ -112,7 +112,9 @@ def _is_of_desktop(model: str) -> bool:
 def cuda_compat(
     request: Request, node: Optional[CompatHost], fit: ImageFit, layout: Layout
 ) -> tuple[tuple[EnvVar, ...], tuple[Decision, ...]]:
-    """Return the variable that puts a compat libcuda of the image first, if any, and a Decision about each."""
+    """Return the variable that puts a compat libcuda of the image first, if any, and a Decision about each compat
+    libcuda.
+    """
     if node is None:
         return (), ()
     if not fit.facts.compat and request.cuda_compat == "image":

@@ -40,7 +40,9 @@ def make_expectation(plan: Plan, origin: str = "") -> Expectation:
 
 
 def _capability(vendor: Vendor, name: str) -> Optional[Capability]:
-    """Look up *name* in the shipped list of its vendor, so that the host's own list does not matter."""
+    """Return the capability of *name* in the shipped list of its vendor, so that the host's own list does not
+    matter.
+    """
     if vendor == "other":
         return None
     table = read_table(shipped_liblist(VENDOR_ROWS[vendor].list_name))

@@ -45,8 +45,10 @@ class RuntimeFlavour(NamedTuple):
     family: str
     """The directory of its list files below /etc, and the key of its shipped names in data/like.json."""
     matches_class: bool = False
-    """Whether it takes the first library of a name in the ld cache that fits in machine and class (32 or 64 bits); then
-    --compat32 adds those of 32 bits. Otherwise it takes the first of all, if that fits in machine."""
+    """Whether it takes, of each name in the ld cache, the first library whose machine and class (32 or 64 bits) fit;
+    --compat32 then adds 32-bit libraries. Otherwise it considers only the first library of a name, and takes that if
+    its machine fits.
+    """
 
     @property
     def is_apptainers(self) -> bool:
@@ -140,7 +142,7 @@ def plan_builtin_flags(host: Host, request: Request) -> Plan:
         mount = _mount(host, bind)
         first_mount = mounts.setdefault(mount.target, mount)
         decisions.append(_place_decision(bind, is_taken=first_mount is mount))
-        # Exact duplicates are dropped, but libraries, programs and plain files are three lists.
+        # The program drops exact duplicates, but only within its lists of libraries, of programs and of plain files.
         if (first_mount.source, first_mount.kind) != (mount.source, mount.kind):
             findings.append(_collision(flavour, first_mount, mount))
     findings += [entry_finding for list_file in lists for entry_finding in list_file.fatal_entries()]
@@ -187,7 +189,9 @@ class _List:
         return PlannedDriver(driver, SourceUsed("liblist", self.liblist.label), (LD_CACHE_PATH, "PATH"))
 
     def look_up(self, cache: LdCache, library_classes: Iterable[_LibraryClass]) -> None:
-        """Find the entries. Each name in *cache* belongs to the first entry that matches, once for each class."""
+        """Find the files of the entries. Each name in *cache* belongs to the first entry that matches, once for each
+        class.
+        """
         for library_class in library_classes:
             self._bind_class(cache, library_class)
         for entry in self.liblist.entries:
@@ -259,7 +263,9 @@ class _List:
             self.decisions.append(claim.absent("no name in the ld cache starts with it"))
 
     def _bind_program(self, claim: Claim) -> None:
-        """Search as Go's exec.LookPath does: the first executable of that name in PATH, or a path."""
+        """Bind the program that Go's exec.LookPath finds for *claim*: the first executable of that name in PATH, or a
+        path.
+        """
         path = self.host.variable("PATH").split(":")
         directories = [directory.rstrip("/") for directory in path if directory.startswith("/")]
         candidates = [f"{directory}/{claim.name}" for directory in directories]

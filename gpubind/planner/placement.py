@@ -25,7 +25,8 @@ class Layout(NamedTuple):
     more_libdirs32: tuple[ContainerPath, ...] = ()
     searched: bool = False
     """Whether the container's loaders search these directories by default. Then the plan sets no variable, and modules
-    of libgbm and libvdpau are in `gbm/` and `vdpau/` below, where these look."""
+    of libgbm and libvdpau are in the subdirectories `gbm/` and `vdpau/`, where these libraries look.
+    """
     adds_variables: bool = False
     """Whether a plan with `searched` can nevertheless add to the container's search paths."""
 
@@ -61,7 +62,7 @@ GPUBIND_LAYOUT = Layout(
     bindir_on_path=False,
 )
 CDI_LAYOUT_NAME = "cdi"
-"""The layout of every document that cannot add to a search path."""
+"""The name of the layout of every document that cannot add to a search path."""
 
 
 def cdi_layout(arch: str, loader_directories: Optional[Iterable[str]] = None) -> Layout:

@@ -97,7 +97,7 @@ def _ordered(findings: Sequence[Finding], of_several: bool) -> tuple[Finding, ..
 
 class _VendorPart(NamedTuple):
     mounts: tuple[tuple[HostFile, Mount], ...]
-    """Before collisions are resolved: two may share a target."""
+    """The mounts before collisions are resolved: two may share a target."""
     devices: tuple[DeviceNode, ...]
     decisions: tuple[Decision, ...]
     findings: tuple[Finding, ...]
@@ -309,7 +309,10 @@ def _environment(mounts: tuple[Mount, ...], layout: Layout, gbm: Iterable[str]) 
 def _compat(
     request: Request, inventories: Iterable[Inventory], fit: Optional[ImageFit], layout: Layout
 ) -> tuple[tuple[EnvVar, ...], tuple[Decision, ...]]:
-    """Return nothing unless NVIDIA's compute capability is requested and a compat libcuda is in question."""
+    """Return the variables and Decisions about compat libraries; none unless NVIDIA's compute capability is requested.
+
+    There are none, either, if the image has no compat libcuda and the request does not ask for it.
+    """
     nvidia = next((inventory for inventory in inventories if inventory.driver.vendor == "nvidia"), None)
     is_requested = fit is not None and (fit.facts.compat or request.cuda_compat == "image")
     if fit is None or nvidia is None or not is_requested or "compute" not in requested_capabilities(request):

@@ -31,7 +31,7 @@ class PlanQuery(NamedTuple):
     listfile: Union[ListFile, str, None] = None
     """The list file, or its path, that replaces the installed one."""
     option_name: Callable[[str], str] = str
-    """Returns the caller's name of a `Request` field, for messages."""
+    """A function that returns the caller's name of a `Request` field, for messages."""
     own_only: frozenset[str] = frozenset()
     """The fields that only gpubind's own plan uses: a plan with `like` ignores them."""
 

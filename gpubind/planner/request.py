@@ -113,7 +113,7 @@ def _reset_ignored_fields(
 
 
 def _require_movable_libdir(layout: Layout, option_name: Callable[[str], str]) -> None:
-    """Errors: `UsageError` (code `fixed-libdir`) for a *layout* whose libraries cannot be in another directory."""
+    """Raise `UsageError` (code `fixed-libdir`) if the libraries of *layout* cannot be in another directory."""
     if layout.searched:
         message = f"{option_name('libdir')} cannot move the libraries of this plan"
         why = "no loader searches another directory by itself, and this plan cannot add to the image's search path"
@@ -125,7 +125,7 @@ def _require_movable_libdir(layout: Layout, option_name: Callable[[str], str]) -
 
 
 def _require_only_cdi_devices(request: Request, option_name: Callable[[str], str]) -> None:
-    """Errors: `UsageError` where CDI devices are named, and another option chooses as well."""
+    """Raise `UsageError` if CDI devices are named and another option chooses as well."""
     if not request.cdi_devices:
         return
     devices = option_name("cdi_devices")
@@ -156,7 +156,7 @@ def _for_list_file(request: Request, option_name: Callable[[str], str]) -> Reque
 
 
 def _need_gpus(request: Request, option_name: Callable[[str], str]) -> None:
-    """Errors: `UsageError` for a malformed `gpus`, even on a host without GPUs."""
+    """Raise `UsageError` for a malformed `gpus`, even on a host without GPUs."""
     if request.gpus is None:
         return
     from gpubind.formats.driver.gpu_names import parse_gpus_option

@@ -168,7 +168,9 @@ def _group(
 
 
 def _image_side_reason(group: SharedGroup, fit: Optional[ImageFit]) -> Optional[str]:
-    """Return why the whole group is the image's; None if the host's loadable files are bound."""
+    """Return why the container uses the image's copy of the whole group; None if the host's loadable files are
+    bound.
+    """
     if group.requested_side == "image":
         return "the image's own was asked for"
     if group.requested_side == "host":

@@ -1,7 +1,7 @@
 """The findings about user spaces. `gpubind.planner.sides` decides between the host's and the image's.
 
 AMD's and Intel's user spaces are not tied to one kernel driver and belong in the image. An image's user space is never
-mixed with the host's. Without one, each library of the host's is bound if it fits: see `gpubind.loader.fit`.
+mixed with the host's. If the image has none, each library of the host's is bound if it fits: see `gpubind.loader.fit`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _as_note(without: Optional[str]) -> dict[str, Any]:
 
 
 def _does_without(group: FileGroup, request: Request, fit: ImageFit, has_accelerators: bool) -> Optional[str]:
-    """Return the purpose, a finding's case, for which the image does not need *group*; None if it may need it.
+    """Return a finding's case: the purpose for which the image does not need *group*; None if it may need the group.
 
     Video is such a purpose only if the caller did not request computing by name.
     """
@@ -93,7 +93,9 @@ def _without_library(files: Sequence[HostFile]) -> dict[HostFile, str]:
 def _unfit_facts(
     userspace: Userspace, unfit_files: Sequence[tuple[HostFile, Unfit]], request: Request, helped: int
 ) -> dict[str, Any]:
-    """*helped* is the number of files that would load with the host's glibc."""
+    """Return the facts of the finding about files that do not load. *helped* of them would load with the host's
+    glibc.
+    """
     refusals = sorted((file.name, unfit.rule, unfit.message) for file, unfit in unfit_files)
     core = next((name for name, _, _ in refusals if name.startswith(userspace.required_libraries)), None)
     causes: dict[str, list[str]] = {}

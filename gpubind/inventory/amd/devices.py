@@ -34,7 +34,7 @@ _FOUND_BY_DISCOVERY = "ip discovery"
 Source: Linux `kfd_topology.c`, from `amdgpu_asic_name` in `amdgpu_device.c`.
 """
 _IDS = ("/opt/amdgpu/share/libdrm/amdgpu.ids", "/usr/share/libdrm/amdgpu.ids")
-"""The files of AMD's own packages, and of the distribution."""
+"""The tables of names of AMD's own packages, and of the distribution."""
 
 
 class HiddenNode(NamedTuple):
@@ -130,7 +130,8 @@ def _topology_nodes(host: Host) -> Iterator[tuple[str, Union[dict[str, int], Hid
 
 
 def _with_addresses(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
-    """Return *gpus*; partitions of one GPU (CPX, DPX) get its address, without the number that KFD adds to it.
+    """Return *gpus*, with partitions of one GPU (CPX, DPX) at the GPU's address, without the number that KFD adds to
+    it.
 
     Source: Linux `kfd_topology.c`: `location_id |= node_id` where a device has several nodes.
     """

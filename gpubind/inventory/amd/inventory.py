@@ -38,7 +38,7 @@ RUNTIME = re.compile(r"lib(hsa-runtime64|amdhip64)\.so")
 _RELEASE = re.compile(r"[0-9]+(?:\.[0-9]+){1,3}")
 LIST_NAME = "rocmliblist.conf"
 DXG_LIBRARIES, DXG_VARIABLE = ("librocdxg.so", "libdxcore.so"), "HSA_ENABLE_DXG_DETECTION"
-"""The libraries and the variable with which ROCr, since ROCm 7.1, uses GPUs through Windows; always the host's.
+"""The libraries and the variable with which ROCr, since ROCm 7.1, uses GPUs through Windows; containers get the host's.
 
 Source: https://github.com/ROCm/librocdxg, "Container Launch".
 """
@@ -55,7 +55,7 @@ class RocmInstallation(NamedTuple):
     other_releases: tuple[RootedPath, ...]
     """The directories of other releases."""
     rejection: Optional[str]
-    """The reason why a ROCM_PATH that is set is not used."""
+    """The reason why ROCM_PATH, although it is set, is not used."""
 
     def directories(self, *names: str) -> tuple[str, ...]:
         return () if self.prefix is None else tuple(f"{self.prefix}/{name}" for name in names)
@@ -189,7 +189,7 @@ def _bridge(host: Host, rocm: RocmInstallation) -> tuple[Claim, ...]:
 
 
 def _search(host: Host, request: Request, cache: Optional[LdCache], rocm: RocmInstallation) -> Search:
-    """Return the search: the chosen ROCm precedes; candidates of other releases are rejected."""
+    """Return the search. The chosen ROCm comes first, and candidates of other releases are rejected."""
     arch = architecture(host.uname.machine).name
     preferred = (*rocm.directories(*ROCM_LIBRARIES), *layouts.CONTAINER_LIBRARIES)
     others = (f"{release}/{name}" for release in rocm.other_releases for name in ROCM_LIBRARIES)

@@ -1,6 +1,6 @@
-"""Chosen CDI devices: NVIDIA's driver as a source of claims, devices of other kinds as an inventory.
+"""Chosen CDI devices: those of NVIDIA's driver are a source of claims, devices of other kinds are an inventory.
 
-The locator finds, completes and places the driver's files as those of any source. For other kinds a plan follows the
+The locator finds, completes and places the driver's files as those of any source. For other kinds, a plan follows the
 spec literally, as far as binds, nodes and variables can express it. gpubind runs no hooks.
 """
 
@@ -46,15 +46,15 @@ class ClaimedEdits:
     def __init__(self, host: Host, applied: tuple[AppliedEdits, ...], vendor: Vendor) -> None:
         self.vendor = vendor
         self.mounts: dict[str, CdiMount] = {}
-        """By container path; the last mount at a path takes precedence."""
+        """The mounts by container path; the last mount at a path takes precedence."""
         self.links: dict[str, str] = {}
         """Links in the container: absolute paths, and their absolute targets."""
         self.library_directories: dict[str, None] = {}
         """Directories for the container's loader."""
         self.env: dict[str, EnvVar] = {}
-        """By name; the last value takes precedence."""
+        """The variables by name; the last value takes precedence."""
         self.decisions: list[Decision] = []
-        """About all other edits."""
+        """The Decisions about all other edits."""
         self.findings: list[Finding] = []
         self.files = ", ".join(dict.fromkeys(part.location.partition(": ")[0] for part in applied))
         """The paths of the spec files."""

@@ -21,7 +21,7 @@ class CdiFile(NamedTuple):
 
     path: str
     format: Optional[Literal["json", "yaml"]] = None
-    """According to its content. This and the next three are None for an ignored file."""
+    """The format of its content. `format`, `version`, `kind` and `devices` are None for an ignored file."""
     version: Optional[str] = None
     kind: Optional[str] = None
     devices: Optional[int] = None

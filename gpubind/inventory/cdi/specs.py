@@ -34,7 +34,7 @@ SUFFIXES = (".json", ".yaml")
 NVIDIA = CDI_KINDS["nvidia"]
 ALL = "all"
 SPECS_LIMIT = 4 << 20
-"""Bytes of all specs together; a host's have a few hundred kilobytes."""
+"""Maximum bytes of all specs together. A host's specs have a few hundred kilobytes."""
 CONFLICTS_LIMIT = 100
 REGENERATE_HINT = "make it anew: `gpubind plan --format cdi -o FILE`, or `nvidia-ctk cdi generate`"
 
@@ -135,7 +135,9 @@ def _read_directory(tree: Tree, directory: str) -> Iterator[tuple[str, Union[byt
 
 @lru_cache(maxsize=64)
 def _load_spec(path: str, data: Union[bytes, str]) -> Union[LoadedSpec, str]:
-    """Return the spec of *data*, or the reason why it is ignored. Several rules read it, and parsing is slow."""
+    """Return the spec of *data*, or the reason why it is ignored. It is cached: several rules read it, and parsing is
+    slow.
+    """
     from gpubind.formats.driver.cdi import parse_cdi
 
     try:
@@ -287,7 +289,7 @@ def _stale_nodes(host: Host, loaded: LoadedSpec) -> Iterator[_StaleEntry]:
 
 
 def _stale_gpus(loaded: LoadedSpec, gpus: tuple[Gpu, ...]) -> Iterator[_StaleEntry]:
-    """Yield the GPUs that only the spec or only the host has; nothing where the driver reports no GPU."""
+    """Yield entries for the GPUs that only the spec or only the host has; none if the driver reports no GPU."""
     vendor = next((vendor for vendor in GPU_NODES if CDI_KINDS[vendor] == loaded.spec.kind), None)
     host_gpus = tuple(gpu for gpu in gpus if gpu.vendor == vendor and gpu.index is not None)
     host_gpus = sorted_by_pci(host_gpus) if vendor == "amd" else host_gpus

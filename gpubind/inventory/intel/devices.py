@@ -23,7 +23,7 @@ GPU_DRIVERS, GAUDI, NPU = ("i915", "xe"), ("habanalabs",), ("intel_vpu",)
 _PCI_CLASSES = (("0x8086", ("0x03",)), ("0x1da3", ("0x12",)))
 """PCI vendor and classes: of GPUs, and of Gaudi (vendor Habana Labs). Intel's network cards have other classes."""
 INTEGRATED = "0000:00:02."
-"""The PCI address of a processor's own graphics."""
+"""The beginning of the PCI address of a processor's own graphics."""
 _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _NODE_DIRECTORIES = {"accel": "/dev/accel", "habanalabs": "/dev", "infiniband_verbs": "/dev/infiniband"}
 """The directory of nodes for each class of a device in sysfs, except `drm`."""
@@ -147,7 +147,9 @@ def platform_aliases(name: str) -> tuple[str, ...]:
 
 
 def unsupported_platforms(build: int) -> tuple[str, ...]:
-    """Return the platforms that the compute runtime of *build* does not support, and `xe` if not that driver."""
+    """Return the platforms that the compute runtime of *build* does not support, with `xe` if it lacks that kernel
+    driver.
+    """
     rows = table("intel_gpus")["runtimes"]
     older = (row["older-lack"] for row in rows if "older-lack" in row and build <= row["build"])
     newer = (row["newer-lack"] for row in rows if "newer-lack" in row and build >= row["build"])

@@ -25,7 +25,7 @@ from gpubind.model.layouts import CONTAINER_LIBRARIES, DXG, library_directories
 from gpubind.model.vendors import COMPUTE_RUNTIME, VENDOR_ROWS
 
 NODES_ONLY = "not-asked"
-"""The rule that leaves out the host's user space without a search."""
+"""The rule of Decisions that leave out the host's user space without a search."""
 LIST_NAME = VENDOR_ROWS["intel"].list_name
 BY_PATH = "/dev/dri/by-path"
 """Links to the nodes, with which oneCCL and MPICH find GPUs. Source: pmodels/mpich `src/mpl/src/gpu/mpl_gpu_ze.c`."""
@@ -37,9 +37,9 @@ _DRIVER_SUBDIRECTORIES = ("", "intel-opencl")
 def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = None) -> Inventory:
     """Return Intel's devices on *host*, and everything of their user space that *request* may need.
 
-    If *request* names no vendor, only the devices: many processors have graphics, and most images do not use them.
-    *listfile* overrides the list file in force. Errors: `NothingToBindError` without a usable device; `FormatError` for
-    a malformed list file.
+    If *request* names no vendor, return only the devices: many processors have graphics, and most images do not use
+    them. *listfile* overrides the list file in force. Errors: `NothingToBindError` without a usable device;
+    `FormatError` for a malformed list file.
     """
     intel_devices = intel.read_devices(host)
     if not intel_devices.devices.nodes:
@@ -71,7 +71,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
 
 
 def _are_gaudis(intel_devices: IntelDevices) -> bool:
-    """Return whether all devices are Gaudi accelerators, which Level Zero does not list. It lists NPUs."""
+    """Return whether all devices are Gaudi accelerators. Level Zero lists NPUs, but not these accelerators."""
     gpus, nodes = intel_devices.devices.gpus, intel_devices.devices.nodes
     return bool(gpus) and all(gpu.is_gaudi for gpu in gpus) and all(node.gpu is not None for node in nodes)
 

@@ -79,7 +79,7 @@ def source_failed_finding(passed: PassedOver, instead: str, root: str) -> Findin
 
 
 def find_mig_names(host: Host, request: Request, mig_nodes: Iterable[MigNode], *, use_cli: bool) -> tuple[MigName, ...]:
-    """Return the MIG devices that *request*, or else the environment, names by UUID or number, which no file contains.
+    """Return the MIG devices that *request*, or else the environment, names by UUID or number. No file has these names.
 
     `nvidia-container-cli` resolves the names if it may run (*use_cli*), else the CDI specs of *host* that have one of
     *mig_nodes*. A name that is unknown or ambiguous is left out.

@@ -64,7 +64,9 @@ class KernelModule(NamedTuple):
 
 
 def read_kernel_module(host: Host) -> KernelModule:
-    """Return V of the loaded kernel module: /sys/module/nvidia/version, else /proc/driver/nvidia/version."""
+    """Return the version of the loaded module, from /sys/module/nvidia/version, else from
+    /proc/driver/nvidia/version.
+    """
     why = "no NVIDIA kernel module is loaded"
     for path, parse in (
         ("/sys/module/nvidia/version", kernel.parse_module_version),
@@ -85,8 +87,8 @@ def read_kernel_module(host: Host) -> KernelModule:
 def _read_gpus(host: Host) -> tuple[tuple[Gpu, ...], list[Finding]]:
     """Return the GPUs with a directory of the kernel driver, in PCI order, and a finding for each empty file.
 
-    Excluded GPUs have no index. A GPU with an empty file keeps its index, so that later GPUs keep theirs. If only one
-    GPU has no minor number and only one /dev/nvidiaN no GPU, they belong together.
+    Excluded GPUs have no index. A GPU with an empty file keeps its index, so that later GPUs keep theirs. If exactly
+    one GPU has no minor number, and exactly one /dev/nvidiaN belongs to no GPU, they belong together.
     """
     reported: list[tuple[str, kernel.GpuInformation, Optional[str]]] = []
     for address in sorted(host.dev.names(PROC_GPUS), key=lambda address: kernel.normalize_pci(address) or address):

@@ -43,7 +43,7 @@ _LIBCUDA_STEM, LIBCUDA = "libcuda.so", "libcuda.so.1"
 _WINDOWS_LIBRARIES = ("libdxcore.so", "libd3d12.so", "libd3d12core.so")
 """Libraries of WSL for GPUs of any vendor."""
 _OTHER_DRIVER_RULES = ("cuda-compat", "other-driver-version")
-"""Rules that reject a library because another one serves."""
+"""Rules that reject a library because another library is the driver's."""
 _CdiResult = Union[SourceResult, PassedOver, None]
 """The result of the CDI specs; None if they were not read."""
 
@@ -137,7 +137,7 @@ def _windows(host: Host) -> WslDriver:
 def _choose_source(
     host: Host, request: Request, listfile: ListFile, in_force: NameTable, version: Optional[str], cdi: _CdiResult
 ) -> SourceResult:
-    """Return the source that serves, with those that were queried and do not.
+    """Return the source that serves, with the sources that were queried before and do not serve.
 
     A list of a user or site is exclusive: then `auto` queries no other source.
     """
@@ -179,7 +179,9 @@ def _read_file_list(host: Host) -> tuple[list[Claim], list[Finding]]:
 
 
 def _unversioned_libraries(search: Search) -> Iterator[Claim]:
-    """Yield the driver's libraries of Windows, or of a container around this process: their names have no version."""
+    """Yield claims on libraries whose names have no version: those of Windows, or of a container around this
+    process.
+    """
     for directory in search.preferred_directories:
         for name in search.tree.names(directory):
             if name.startswith(("libcuda", "libnvidia-")) or directory.startswith(WSL_DRIVERS):
@@ -191,7 +193,7 @@ def _completion(
 ) -> list[Claim]:
     """Return the claims of the driver itself: *listed* ones, its version in file names, and the shipped list.
 
-    Without *completion*, and where *serving* is exclusive, they are reported, not taken.
+    If *completion* is false, or *serving* is exclusive, the files are reported instead of taken.
     """
     source = "driver" if serving.name == "driver" else "completion"
     not_in_list = serving.exclusive or not (completion or source == "driver")
@@ -211,8 +213,8 @@ def _search(
 ) -> Search:
     """Return the search for the files of the driver's version, with the directories of libcuda before the known ones.
 
-    With Windows' driver: for files without a version, in its directories before the ld cache, which also contains the
-    libraries of Linux packages.
+    For Windows' driver, it accepts only files without a version. That driver's directories come before the ld cache,
+    which also contains the libraries of Linux packages.
     """
     machine_arch = architecture(host.uname.machine)
     compat32 = "compat32" in request.capabilities
@@ -251,7 +253,8 @@ def _search_with_modules(
 ) -> tuple[Search, list[Finding]]:
     """Return the search. If it finds no libcuda of the loaded driver, it is extended by LD_LIBRARY_PATH.
 
-    Environment modules of clusters set that. Only directories with that libcuda are added, each with a finding.
+    Environment modules of clusters set that variable. Only directories with that libcuda are added, each with a
+    finding.
     """
     search = _search(host, request, cache, kernel, windows)
     module_directories: list[RootedPath] = []

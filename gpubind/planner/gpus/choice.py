@@ -26,7 +26,7 @@ class GpuChoice(NamedTuple):
     source: str = ""
     """`--gpus`, or the variable that chooses."""
     gpus: Optional[tuple[ChosenGpu, ...]] = None
-    """In the order in which programs count them; None if there is no choice, and all stay."""
+    """The chosen GPUs, in the order in which programs count them; None if there is no choice, and all stay."""
     passed_through: tuple[tuple[str, str], ...] = ()
     """Variables that keep the caller's values in the container, and replace those that name `gpus`."""
     is_all: bool = False

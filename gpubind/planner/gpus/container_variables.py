@@ -24,7 +24,7 @@ from gpubind.planner.gpus.choice import GpuChoice, same_model, usable_gpus, uuid
 CUDA, ROCR, HIP = variables.CUDA_VISIBLE_DEVICES, variables.ROCR_VISIBLE_DEVICES, variables.HIP_VISIBLE_DEVICES
 ORDINAL = variables.GPU_DEVICE_ORDINAL
 _EMPTY_LIST = "-1"
-"""CUDA's and ROCr's lists end at it. Some runtimes treat an empty value as unset."""
+"""The value for no GPU: CUDA's and ROCr's lists end at it. Some runtimes treat an empty value as unset."""
 _SAFE_VALUE = re.compile(r"[\w,:/.*;! -]{1,4096}", re.ASCII)
 
 

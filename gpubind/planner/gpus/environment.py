@@ -157,7 +157,7 @@ def choose_by_variables(
 
 
 def _pass_through_all(inventory: Inventory, environ: Mapping[str, str]) -> GpuChoice:
-    """Pass the variable through where one node gives access to all GPUs: the library in the container chooses."""
+    """Pass the variable through if one node gives access to all GPUs: the library in the container chooses."""
     is_amds = inventory.driver.vendor == "amd"
     name = gpu_names.ROCR_VISIBLE_DEVICES if is_amds else gpu_names.CUDA_VISIBLE_DEVICES
     if name not in environ or not any(node.target in ALL_GPU_NODES for node in inventory.devices):
@@ -169,7 +169,7 @@ def _pass_through_all(inventory: Inventory, environ: Mapping[str, str]) -> GpuCh
 
 
 def _slurm_gpus(names: GpuList, others: Sequence[Gpu], *, both_vendors_set: bool) -> GpuChoice:
-    """Slurm's numbers are those of device files."""
+    """Return the GPUs of the job. Slurm's variable *names* has the numbers of device files."""
     gpus = names.gpus
     # In a cgroup the kernel shows only the job's AMD GPUs, and renumbers them from 0.
     is_moved = names.vendor == "amd" and names.inventory.hides_gpus
@@ -358,7 +358,10 @@ def _meaning(name: str, names: GpuList, gpus: Sequence[Gpu], certain: bool) -> M
 
 
 def _gpu_of_number(number: int, rule: gpu_names.ListRule, gpus: Sequence[Gpu], certain: bool) -> Meaning:
-    """Return the GPU with *number*: of its device file, or, if *certain*, AMD's index, which gres.conf may use."""
+    """Return the GPU with *number*: a place in *gpus*, if *certain*, or the number of its device file, as *rule* says.
+
+    In place of a device file's number, gres.conf may use AMD's index, which is accepted if *certain*.
+    """
     if not rule.device_files:
         return "unknown" if number >= len(gpus) else ChosenGpu(gpus[number]) if certain else "order"
     its = (gpu for gpu in gpus if gpu.minor == number or (certain and gpu.vendor == "amd" and gpu.index == number))

@@ -146,7 +146,9 @@ def _parse_number(text: str) -> Optional[int]:
 
 
 def _is_there(entry: tuple[int, ...], places: int, tiles: Sequence[int]) -> bool:
-    """Return whether *entry* is below *places*, and with COMPOSITE its tile below the GPU's number in *tiles*."""
+    """Return whether *entry* exists: its number is below *places*, and its tile, if any, below the GPU's number of
+    *tiles*.
+    """
     number, *tile = entry
     return number < places and (not tile or tiles[number] == 0 or tile[0] < tiles[number])
 
@@ -189,9 +191,9 @@ def _unlisted_findings(inventory: Inventory, value: str) -> Iterator[Finding]:
 def affinity_variables(
     choice: GpuChoice, inventory: Inventory, environ: Mapping[str, str], *, isolated: bool
 ) -> Iterator[EnvVar]:
-    """Yield variables that choose the GPUs of *choice*, if the caller's would hide some or choose others.
+    """Yield variables that choose the GPUs of *choice*, if the caller's variables would hide some or choose others.
 
-    *isolated*: whether the container's /dev has only the nodes of those.
+    *isolated*: whether the container's /dev has only the nodes of the chosen GPUs.
     """
     numbers = () if isolated or choice.is_all else _numbers(choice, inventory, environ)
     if numbers:

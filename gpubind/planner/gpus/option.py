@@ -22,7 +22,7 @@ from gpubind.planner.gpus import choice
 class _NamedGpu(NamedTuple):
     item: GpuId
     number: int
-    """The place of their inventory."""
+    """The place of the GPUs' inventory among all inventories."""
     chosen: tuple[choice.ChosenGpu, ...]
     unresolved: bool = False
     """Whether it names one of the MIG devices of `chosen` by a name that no file contains."""
@@ -36,7 +36,7 @@ class _NamedGpu(NamedTuple):
 
 
 def choose_by_option(text: str, inventories: Sequence[Inventory]) -> tuple[choice.GpuChoice, ...]:
-    """Return the choice of *text* in each inventory: an unnamed vendor gets no GPU.
+    """Return the choice of *text* in each inventory. A vendor none of whose GPUs is named gets no GPU.
 
     Errors: `UsageError` (`bad-gpus`, `unknown-gpu`, `ambiguous-gpu`, `inseparable-gpus`).
     """

@@ -23,7 +23,7 @@ class SelectedInventory(NamedTuple):
     inventory: Inventory
     """The inventory without the nodes of other GPUs, and without findings about these nodes."""
     decisions: tuple[Decision, ...]
-    """The Decision about each of these nodes."""
+    """The Decisions about the nodes of other GPUs."""
     env: tuple[EnvVar, ...]
 
 
@@ -74,7 +74,9 @@ def _selection(
 
 
 def _permitted_gpus(inventory: Inventory) -> tuple[Gpu, ...]:
-    """Without a choice, deselect GPUs that a device cgroup forbids, unless it forbids all."""
+    """Return the GPUs if there is no choice. GPUs that a device cgroup forbids are then not chosen, unless it forbids
+    all.
+    """
     closed = {gpu.index for gpu in inventory.gpus if gpu.node in inventory.forbidden}
     if all(gpu.index in closed for gpu in inventory.gpus if gpu.chosen):
         return inventory.gpus
