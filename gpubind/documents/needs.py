@@ -47,6 +47,9 @@ def needs_table(needs: ImageNeeds) -> Table:
 def _rows(needs: ImageNeeds) -> Iterator[Row]:
     """Yield each need: its name, its value, and the file or variable that it comes from."""
     facts = needs.facts
+    place = "environment" if facts.kind == "host" else "image"
+    if facts.kind == "host":
+        yield "environment", "of Python, on this machine: not an image", facts.label
     yield "architecture", facts.arch or "not known", ""
     yield "C library", _libc(needs), ""
     if not needs.is_for_gpus:
@@ -58,7 +61,7 @@ def _rows(needs: ImageNeeds) -> Iterator[Row]:
         release, soname, by = needs.rocm
         yield "linked with ROCm", f"{release}: {soname}", by
     for runtime in needs.intel:
-        yield runtime.name, _intel(runtime), runtime.by
+        yield runtime.name, _intel(runtime, place), runtime.by
     for name, mains in main_files_by_owner(needs.gpu_code, "the program").items():
         for files in _by_vendor(mains):
             yield f"GPU code: {name}", _code(files), _paths([file.path for file in files])
@@ -79,19 +82,19 @@ def _rows(needs: ImageNeeds) -> Iterator[Row]:
         lacking.setdefault(by, []).append(name)
     yield from (("missing", ", ".join(names), by) for by, names in lacking.items())
     for fabric in needs.fabric:
-        lacks = "" if fabric.is_there else "opened by name, and not in the image; "
+        lacks = "" if fabric.is_there else f"opened by name, and not in the {place}; "
         yield f"{fabric.name} {fabric.version or ''}".rstrip(), f"{lacks}{fabric.host}", fabric.path
     for path, why in needs.unread:
         yield "not looked at", why, path
 
 
-def _intel(runtime: IntelRuntime) -> str:
+def _intel(runtime: IntelRuntime, place: str) -> str:
     if runtime.name == SYNAPSE:
-        lacks = "" if runtime.driver else "; the image has no libSynapse.so"
+        lacks = "" if runtime.driver else f"; the {place} has no libSynapse.so"
         if runtime.release is None:
             return f"Gaudi accelerators with habanalabs of its release, which is not known{lacks}"
         return f"{runtime.release}: Gaudi accelerators with habanalabs {runtime.release}{lacks}"
-    return f"its own driver: {runtime.driver}" if runtime.driver else "the image has no driver for Intel's GPUs"
+    return f"its own driver: {runtime.driver}" if runtime.driver else f"the {place} has no driver for Intel's GPUs"
 
 
 def _libc(needs: ImageNeeds) -> str:

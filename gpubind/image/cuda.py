@@ -17,7 +17,7 @@ from typing import Literal, Optional
 
 from gpubind.files import Tree
 from gpubind.formats.driver.cuda_packages import cuda_of_digits, cuda_of_library, cuda_of_package, cuda_of_wheel
-from gpubind.loader.python import site_packages
+from gpubind.loader.python import PythonPaths, site_packages
 from gpubind.model import ImageCuda, Missing
 from gpubind.model.cuda import Framework, frameworks, version_key
 
@@ -58,6 +58,12 @@ def cuda_below(tree: Tree, prefixes: Iterable[str], find: FindLibrary) -> Iterat
     for prefix in prefixes:
         yield from cuda_of_packages(tree, _unique_directories(tree, site_packages(tree, prefix)), find)
         yield from cuda_of_records(tree, prefix)
+
+
+def cuda_of_python(tree: Tree, paths: PythonPaths, find: FindLibrary) -> tuple[ImageCuda, ...]:
+    """Return the versions of the packages that a Python with *paths* imports, the newest first."""
+    records = (cuda for prefix in paths.prefixes for cuda in cuda_of_records(tree, prefix))
+    return newest_first((*cuda_of_packages(tree, paths.packages, find), *records))
 
 
 def cuda_of_packages(tree: Tree, directories: Iterable[str], find: FindLibrary) -> Iterator[ImageCuda]:

@@ -12,7 +12,7 @@ from gpubind.files import Tree, glob, glob_or_note
 from gpubind.formats.driver.names import DRIVER_SONAMES, VENDOR_NEUTRAL_SONAMES, driver_version_of
 from gpubind.formats.elf.elf import LIBC, ElfIdent, NotElf, split_library_path
 from gpubind.frozen import FrozenDict, NamedTuple
-from gpubind.image.cuda import prefixes_of, read_cuda
+from gpubind.image.cuda import prefixes_of, read_cuda, site_package_directories
 from gpubind.image.environment import ENVIRONMENT_DIRECTORY, read_environment, select_variables
 from gpubind.image.rocm import read_rocm
 from gpubind.loader.search import Loader, newest_version, unusual_glibc_directories
@@ -20,6 +20,7 @@ from gpubind.model import ABSENT, ImageFacts, ImageKind, ImageLibrary, Missing, 
 
 if TYPE_CHECKING:
     from gpubind.formats.archive.bundle import Bundle
+    from gpubind.loader.python import PythonPaths
 
 SHELLS = ("/bin/sh", "/usr/bin/env", "/bin/busybox")
 _COMPAT_PATTERNS = tuple(
@@ -48,6 +49,8 @@ class Image(NamedTuple):
     facts: ImageFacts
     bundle: Optional[Bundle] = None
     """The config.json of an OCI bundle; None for any other image."""
+    environment: Optional[PythonPaths] = None
+    """The environment of Python on this machine that is read in place of an image; None for any other image."""
 
     def __repr__(self) -> str:
         facts = self.facts
@@ -67,6 +70,13 @@ class Image(NamedTuple):
     @property
     def is_closed(self) -> bool:
         return self.tree.is_closed
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Return the directories of the packages of each Python in the image."""
+        if self.environment is not None:
+            return self.environment.packages
+        return site_package_directories(self.tree, self.facts.env.get("PATH", ""))
 
     def close(self) -> None:
         """Close the files of the image. Its facts remain usable."""

@@ -15,7 +15,7 @@ from typing import Optional
 from gpubind.files import Tree, glob_or_note
 from gpubind.files.facts import GPU_CODE
 from gpubind.frozen import NamedTuple
-from gpubind.image.cuda import frameworks_in, glob_below, linked_cuda, newest_first, opened_of, site_package_directories
+from gpubind.image.cuda import frameworks_in, glob_below, linked_cuda, newest_first, opened_of
 from gpubind.image.facts import Image
 from gpubind.model import ImageCuda, Missing
 from gpubind.model.cuda import cuda_of_isa, frameworks, system_frameworks, version_key
@@ -44,16 +44,18 @@ class _CodePath(NamedTuple):
 
 def read_gpu_code(image: Image) -> tuple[CodeFile, ...]:
     """Return the GPU code of each framework in *image*, or the reason why its file cannot be read."""
-    return collect_gpu_code(image.tree, site_package_directories(image.tree, image.facts.env.get("PATH", "")))
+    return collect_gpu_code(image.tree, image.packages, is_machine=image.facts.kind == "host")
 
 
-def collect_gpu_code(tree: Tree, packages: Iterable[str]) -> tuple[CodeFile, ...]:
+def collect_gpu_code(tree: Tree, packages: Iterable[str], *, is_machine: bool = False) -> tuple[CodeFile, ...]:
     """Return the GPU code of frameworks in the directories *packages*, of those outside Python, and of other packages.
 
+    *is_machine*: *tree* is this machine, where frameworks outside Python show nothing about a program.
     Files without GPU code are left out. Of several paths that lead to one file, the first is reported.
     """
     directories, code_files = tuple(packages), dict[str, CodeFile]()
-    for place in (*_code_in_packages(tree, directories), *_system_code(tree), *_other_libraries(tree, directories)):
+    outside = () if is_machine else _system_code(tree)
+    for place in (*_code_in_packages(tree, directories), *outside, *_other_libraries(tree, directories)):
         real_path = tree.resolve(place.path)
         if isinstance(real_path, Missing) or real_path in code_files:
             continue

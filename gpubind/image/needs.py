@@ -28,7 +28,6 @@ from gpubind.image.cuda import (
     frameworks_in,
     glob_below,
     needed_cuda,
-    site_package_directories,
     wheel_directories,
 )
 from gpubind.image.environment import DEFAULT_PATH
@@ -199,7 +198,7 @@ class ImageNeeds(NamedTuple):
 class _NeedsCollector:
     def __init__(self, image: Image, tree: Optional[Tree] = None) -> None:
         self.tree: Tree = image.tree if tree is None else tree
-        self._find = image.loader.find
+        self._find = image.loader.find if image.environment is None else lambda _: None
         self._has_rocm = image.facts.rocm_runtime is not None
         self._has_cuda = bool(image.facts.every_cuda)
         self._uses: dict[tuple[str, Strength], dict[str, None]] = {}
@@ -451,15 +450,19 @@ class _LibraryPaths:
         elements = split_library_path(image.facts.env.get("LD_LIBRARY_PATH", ""))
         search_path = (element for element in elements if element.startswith("/"))
         self.tree = image.tree
-        self.libraries = tuple(dict.fromkeys((*search_path, *image.loader.directories)))
-        self.packages = site_package_directories(image.tree, image.facts.env.get("PATH", ""))
+        directories: Iterable[str] = (*search_path, *image.loader.directories)
+        if image.environment is not None:
+            directories = (f"{prefix}/lib" for prefix in image.environment.prefixes)
+        self.libraries = tuple(dict.fromkeys(directories))
+        self.packages = image.packages
+        self._is_machine = image.facts.kind == "host"
 
     def paths_of_pattern(self, pattern: str) -> Iterator[str]:
         """Yield the paths that match *pattern*. It is absolute, or below Python's packages (after `site:`), or below
         library directories.
         """
         if pattern.startswith("/"):
-            yield from glob_or_note(self.tree, pattern)
+            yield from () if self._is_machine else glob_or_note(self.tree, pattern)
             return
         below = self.packages if pattern.startswith(_SITE) else self.libraries
         for directory in below:

@@ -13,6 +13,8 @@ from gpubind.files.live import LiveTree
 from gpubind.files.tree import Tree
 from gpubind.formats.archive.magic import HEAD_SIZE, describe_header, is_sif, is_squashfs
 from gpubind.formats.elf.elf import split_library_path
+from gpubind.frozen import FrozenDict
+from gpubind.image.cuda import cuda_of_python
 from gpubind.image.facts import Image, compat_libraries, read_image
 from gpubind.image.reference import (
     FILE_ENDINGS,
@@ -25,7 +27,7 @@ from gpubind.image.reference import (
 )
 from gpubind.machine import answers, system
 from gpubind.machine.budget import report_progress, spend
-from gpubind.model import HostPath, ImageKind
+from gpubind.model import HostPath, ImageFacts, ImageKind
 from gpubind.model.arch import Architecture, architecture
 from gpubind.model.files import ABSENT
 
@@ -121,6 +123,14 @@ class OpenImages:
         self._images[key] = image
         return image
 
+    def image_or_environment(self, reference: ImageReference) -> Image:
+        """Return *reference*, or the files of an environment of Python on this machine. Errors: as `open_image`."""
+        try:
+            return self.image(reference, None)
+        except PythonEnvironmentError as error:
+            environment = self._images[reference, None] = _open_environment(error.where)
+            return environment
+
     def _open(self, reference: ImageReference, machine: Optional[str]) -> Image:
         if self._copy is None or reference.text != STDIN:
             return _open_root(reference, machine)
@@ -133,6 +143,45 @@ class OpenImages:
 
     def _close_oldest(self) -> None:
         self._images.pop(next(iter(self._images))).close()
+
+
+def _open_environment(reference: str) -> Image:
+    """Return the environment of Python *reference*: it has no C library, no driver, and no variables."""
+    tree = LiveTree("/")
+    return close_on_error(
+        tree, lambda: _read_environment(host_as_image(tree, ""), answers.real_path(reference), reference)
+    )
+
+
+def _read_environment(machine: Image, prefix: str, label: str) -> Image:
+    from gpubind.loader.container import Container
+    from gpubind.loader.python import PythonPaths, find_python_paths
+
+    files = map(
+        Container(machine.loader, machine.tree, (), (), "").locate, (f"{prefix}/bin/python", f"{prefix}/bin/python3")
+    )
+    python = next(filter(None, files), None)
+    paths = PythonPaths("", (prefix,), ()) if python is None else find_python_paths(machine.tree, python, {})
+    cuda = cuda_of_python(machine.tree, paths, machine.loader.find)
+    facts = ImageFacts(
+        kind="host",
+        label=label,
+        arch=machine.facts.arch,
+        libc_family="none",
+        libc_version=None,
+        libstdcxx=None,
+        loader_directories=(),
+        singularity=False,
+        env=FrozenDict({"PATH": f"{prefix}/bin"}),
+        undecided=(),
+        driver=(),
+        vendor_neutral=(),
+        cuda=cuda[0].version if cuda else None,
+        compat=(),
+        rocm=None,
+        every_cuda=cuda,
+    )
+    return machine._replace(facts=facts, environment=paths)
 
 
 def _copy_input(stream: BinaryIO) -> IO[bytes]:

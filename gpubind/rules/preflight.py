@@ -22,8 +22,7 @@ from gpubind.formats.driver.engines import (
 from gpubind.host import Host
 from gpubind.image.cuda import (
     cuda_below,
-    cuda_of_packages,
-    cuda_of_records,
+    cuda_of_python,
     newest_first,
     prefixes_of,
     site_package_directories,
@@ -146,8 +145,7 @@ class Preflight:
         tree, file, find = self.container.tree, chain.file, self.container.find
         if file is not None and is_python(file):
             self.imports = find_python_paths(tree, file, _python_variables(self))
-            records = (cuda for prefix in self.imports.prefixes for cuda in cuda_of_records(tree, prefix))
-            self.imported_cuda = newest_first((*cuda_of_packages(tree, self.imports.packages, find), *records))
+            self.imported_cuda = cuda_of_python(tree, self.imports, find)
         names = (*chain.names, file.resolved_path if file is not None else "")
         directories = [dirname(name) for name in names if name.startswith("/")]
         if not self.is_without_container:
@@ -336,7 +334,7 @@ class Preflight:
             return ()
         if self._linked_code:
             return self._linked_code
-        return collect_gpu_code(self.container.tree, self.packages)
+        return collect_gpu_code(self.container.tree, self.packages, is_machine=self.is_without_container)
 
     @cached_property
     def packages(self) -> tuple[str, ...]:

@@ -241,6 +241,8 @@ def test_programs_outside_of_python_have_places_of_their_own(tmp_path: Path) -> 
         ("Ollama", ("sm_75",)),
         ("Ollama", ("gfx1100",)),
     ]
+    with open_image(str(tmp_path / "image")) as machine:
+        assert collect_gpu_code(machine.tree, (), is_machine=True) == ()  # only installed: it shows no use by a program
 
 
 def test_a_path_that_is_not_in_the_image_has_no_gpu_code() -> None:

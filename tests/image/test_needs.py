@@ -7,11 +7,13 @@ from typing import Any, Optional
 
 import pytest
 
+from gpubind.documents.needs import needs_table
 from gpubind.errors import HostReadError
 from gpubind.formats.gpucode.sycl import GENERATED
 from gpubind.image import needs as needs_module
 from gpubind.image.needs import DriverLibrary, ImageNeeds, IntelRuntime, Requirement, read_needs
-from gpubind.image.open import open_image
+from gpubind.image.open import OpenImages, open_image
+from gpubind.image.reference import parse_reference
 from gpubind.model import ImageCuda
 from gpubind.model.gpucode import CodeFile, GpuCode
 from tests.formats.test_sycl import archive as sycl_archive
@@ -393,3 +395,39 @@ def test_what_uses_intels_gpus_is_looked_at(tmp_path: Path) -> None:
     assert found.glibc == "2.31"
     (tmp_path / "numba").mkdir()
     assert [one.name for one in of(tmp_path / "numba", NUMBA_DPEX).intel] == ["Level Zero"]
+
+
+def of_environment(directory: Path, program: Optional[str] = None) -> ImageNeeds:
+    with OpenImages() as images:
+        return read_needs(images.image_or_environment(parse_reference(str(directory))), program)
+
+
+@pytest.mark.parametrize("marker", ["pyvenv.cfg", "conda-meta/history"])
+def test_an_environment_of_python_asks_what_its_own_packages_ask(tmp_path: Path, marker: str) -> None:
+    site = {path.replace(SITE, "/lib/python3.11/site-packages"): item for path, item in PYTORCH.items()}
+    codec = {"/lib/libavcodec.so.59": AVCODEC[f"{LIB}/libavcodec.so.59"]}
+    make_tree(
+        tmp_path / "env", {**site, **codec, f"/{marker}": "home = /usr/bin\n", "/bin/python3": Link("python3.11")}
+    ).close()
+    make_tree(tmp_path / "other", {**torch("/lib/python3.11/site-packages", "2.9.0", "13.0")}).close()
+    (tmp_path / "env" / "bin" / "python3.11").write_bytes(elf(kind=2, needed=("libc.so.6",)))
+    needs = of_environment(tmp_path / "env")
+    assert [(cuda.version, cuda.where.startswith(f"{tmp_path}/env/")) for cuda in needs.cuda] == [("12.4", True)]
+    assert (needs.driver, needs.glibc, needs.facts.libc_family) == ("525.60.13", "2.28", "none")
+    assert {library.name for library in needs.libraries} == {"libnvidia-ml.so.1", "libnvidia-encode.so.1"}
+    assert (needs.facts.driver, needs.facts.compat, needs.program) == ((), (), None)
+    environment = ("environment", "of Python, on this machine: not an image", f"{tmp_path}/env")
+    assert environment in list(needs_table(needs).rows)
+
+
+def test_an_environment_without_python_asks_what_its_records_say(tmp_path: Path) -> None:
+    make_tree(tmp_path, {"/conda-meta/cuda-version-12.6-h7480c83_3.json": "{}"}).close()
+    needs = of_environment(tmp_path)
+    assert [cuda.version for cuda in needs.cuda] == ["12.6"]
+
+
+def test_a_program_of_an_environment_is_found_in_it(tmp_path: Path) -> None:
+    solve = elf(kind=2, needs={"libc.so.6": ("GLIBC_2.30",)}, needed=("libcuda.so.1",))
+    make_tree(tmp_path, {"/pyvenv.cfg": "", "/bin/solve": File(solve, 0o755)}).close()
+    needs = of_environment(tmp_path, "solve")
+    assert [(library.name, library.use) for library in needs.libraries] == [("libcuda.so.1", "linked")]

@@ -29,7 +29,7 @@ def needs(*, image: str, program: Optional[str], format_: Optional[str], output:
     if program == "":
         raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the image")
     with progress(quiet=quiet), OpenImages(standard_input_for([image])) as opened:
-        image_needs = read_needs(opened.image(parse_reference(image), None), program)
+        image_needs = read_needs(opened.image_or_environment(parse_reference(image)), program)
     if chosen == "text":
         from gpubind.documents.needs import needs_table
 
