@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpubind.model import Finding
 from gpubind.model.findings import finding_texts
 from gpubind.rules.host import engines
 from gpubind.rules.table import MODULES, RULES, functions_by_code
@@ -156,3 +157,23 @@ def test_errors_come_first() -> None:
     findings = found(Situation((rhel("535.54.03"), without(kernel(), "/dev/nvidia-uvm"))))
     ranks = [("error", "warning", "note").index(finding.severity) for finding in findings]
     assert ranks == sorted(ranks)
+
+
+@pytest.mark.parametrize("code", [code for code, case in CASES.items() if not case.fires.policy])
+def test_a_check_without_an_image_tells_a_fault_of_the_host_from_one_of_the_image(code: str) -> None:
+    """Its errors are about the host only, and they are the errors about the host with any image: docs/howto.md."""
+    for situation in CASES[code]:
+        host_alone = situation._replace(image=None, program=None, trial=None)
+        about_host, about_host_alone = (
+            {(finding.code, finding.subject) for finding in found(each) if is_error_about_host(finding)}
+            for each in (situation, host_alone)
+        )
+        assert about_host == about_host_alone
+        of_host = found(host_alone._replace(backend=None, start=None, usual=None))
+        assert [finding.code for finding in of_host if finding.severity == "error"] == [
+            finding.code for finding in of_host if is_error_about_host(finding)
+        ]
+
+
+def is_error_about_host(finding: Finding) -> bool:
+    return finding.severity == "error" and finding_texts()[finding.code]["needs"] == "host"
