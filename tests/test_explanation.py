@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from gpubind import plan
 from gpubind.documents.explanation import markdown_to_text, render_explanation
-from gpubind.explanation.codes import codes, explain_code, find_in_pages, similar_names
+from gpubind.explanation.codes import codes, explain_code, explain_variable, find_in_pages, similar_names
 from gpubind.explanation.decisions import Explanation, explain
+from gpubind.formats.driver.gpu_names import CUDA_DEVICE_ORDER, GPU_VARIABLES, SLURM_GPUS
+from gpubind.host.base import LOADER_VARIABLES
+from gpubind.inventory.amd.inventory import DXG_VARIABLE
 from gpubind.model import Request, data
 from gpubind.model.findings import finding_texts
 from tests.support.commands import gpubind
@@ -72,6 +77,22 @@ def test_no_page_of_the_docs_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert explain_code("bad-require")
     assert find_in_pages("uvm was not loaded") == ()
     assert {*asked} == {f"model/data/{name}.json" for name in ("errors", "findings", "pages")}
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted(
+        {"PATH", "LD_LIBRARY_PATH", "GBM_BACKENDS_PATH", "VDPAU_DRIVER_PATH", CUDA_DEVICE_ORDER, DXG_VARIABLE}
+        | {*LOADER_VARIABLES, *GPU_VARIABLES}.difference(SLURM_GPUS)
+    ),
+)
+def test_each_variable_that_a_plan_sets_or_a_loader_reads_is_explained(name: str) -> None:
+    result = gpubind("explain", name, "--json", "--host", "mi300x-rocm62")
+    page = json.loads(result.stdout)["page"]
+    assert page["code"] == name
+    assert page["text"] == explain_variable(name) == explain_variable(f"{name}=/a:b")
+    assert explain_variable(f"{name}=a: not found") is None
+    assert ("Findings about it" in page["text"]) == bool(find_in_pages(name))
 
 
 def test_every_code_has_what_the_data_says_of_it() -> None:

@@ -10,7 +10,7 @@ from gpubind.api.verb import verb
 from gpubind.errors import GpubindError, NothingToBindError, UsageError
 from gpubind.explanation import decisions
 from gpubind.explanation.answer import Answer
-from gpubind.explanation.codes import codes, explain_code, find_in_pages, similar_names
+from gpubind.explanation.codes import codes, explain_code, explain_variable, find_in_pages, similar_names
 from gpubind.explanation.decisions import Explanation
 from gpubind.explanation.gpu_codes import similar_codes
 from gpubind.explanation.messages import (
@@ -49,7 +49,7 @@ class ExplainRequest(NamedTuple):
     """What to explain, and where to look up names."""
 
     text: str
-    """A code, a message, a name of a plan, or the path of a log; empty for every code."""
+    """A code, a message, a variable, a name of a plan, or the path of a log; empty for every code."""
     plan: Callable[[], Plan]
     """Makes the plan in which names are looked up; called for a name, or for the library of a message."""
     log: Optional[BinaryIO] = None
@@ -83,6 +83,9 @@ def _explain_text(request: ExplainRequest) -> Answer:
     messages = find_message(text)
     if messages:
         return Answer(text, messages)
+    page = explain_variable(text)
+    if page is not None:
+        return Answer(text, page=page)
     about = find_in_pages(text)
     if about:
         return Answer(text, codes=about)

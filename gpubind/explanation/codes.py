@@ -1,7 +1,7 @@
 """Codes of findings and errors: their pages, their kinds, and similar names.
 
 A finding has its page in data/pages.json, an error in data/errors.json. docs/findings.md and docs/errors.md are
-written from the same data.
+written from the same data. Variables have theirs in data/variables.json.
 """
 
 from __future__ import annotations
@@ -27,6 +27,17 @@ def explain_code(code: str) -> Optional[str]:
         return None
     former = f"\n\nThe code of this error was `{error['former']}` before." if "former" in error else ""
     return f"{code}\n\nan error, exit {error['exit']}\n\n{error['means']}{former}\n"
+
+
+def explain_variable(text: str) -> Optional[str]:
+    """Return what the variable of *text*, NAME or NAME=VALUE, changes and why a plan sets it; None for any other."""
+    name, _, value = text.partition("=")
+    paragraphs = None if any(map(str.isspace, value)) else table("variables").get(name)
+    if paragraphs is None:
+        return None
+    codes = ", ".join(f"`{code}`" for code in find_in_pages(name))
+    about = (f"Findings about it: {codes}.",) if codes else ()
+    return "\n\n".join((name, "*a variable*", *paragraphs, *about)) + "\n"
 
 
 def find_in_pages(seen: str) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ def _sentences() -> Iterator[tuple[str, str]]:
         texts = (*page.text, *(text for _, rows in page.sections for _, text in rows), page.end)
         for text in (*texts, *(text for text, _ in page.examples), *(text for _, text in page.exit_codes)):
             yield f"gpubind {command} --help", text
-    for name in ("findings", "pages", "names", "errors"):
+    for name in ("findings", "pages", "names", "errors", "variables"):
         yield from _of_json(f"data/{name}.json", json.loads(read_data(f"model/data/{name}.json")))
     for row in messages():  # their lines are what other programs say
         for text in (row.group, row.means, row.do):

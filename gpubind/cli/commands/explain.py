@@ -129,9 +129,10 @@ EXPLAIN = Subcommand(
         Argument(
             "asked",
             "[NAME|CODE|MESSAGE|FILE|-]",
-            "A soname, file name, path, device node or pattern; a code; lines that a program printed, with quotes "
-            "or without; the file of a log (./FILE if it is also called like a code or a file of the driver); or - "
-            "for a log on standard input. [a log that is redirected to standard input; else every code]",
+            "A soname, file name, path, device node or pattern; a code; a variable; lines that a program printed, "
+            "with quotes or without; the file of a log (./FILE if it is also called like a code or a file of the "
+            "driver); or - for a log on standard input. [a log that is redirected to standard input; else every "
+            "code]",
             takes_rest=True,
             required=False,
             choices=_every_code,
