@@ -11,6 +11,8 @@
 # make mutants  changes of one expression of gpubind that no test notices, by room (SEED=1 N=100; CONTRIBUTING.md)
 # make dist   the wheel, the source archive, gpubind.pyz (one file, any Python >= 3.9) and the man page, in dist/; the file
 #             has byte code of the Pythons found, or of PYTHONS='python3.9 /opt/python/bin/python3.12' (none: PYTHONS=none)
+# make packages  these, a .deb, an .rpm (needs dpkg-deb, rpmbuild) and their software bill of materials; the time of their files
+#             is SOURCE_DATE_EPOCH or that of the commit. packaging/try_package installs one, runs and removes it
 # make fix    format and mend what ruff can
 
 PYTHON ?= python3
@@ -26,7 +28,7 @@ mutants: N ?= 100
 mutants: SEED ?= 1
 stacks: ROOM ?= .stacks
 
-.PHONY: demo test live fuzz bench bench-big law tars mutants stacks dist fix clean
+.PHONY: demo test live fuzz bench bench-big law tars mutants stacks dist packages fix clean
 
 demo: $(VENV)/installed
 	$(BIN)/gpubind plan --nv --host $(HOST) --format table
@@ -79,6 +81,11 @@ dist: build/venv
 	build/venv/bin/python -m hatchling build -d dist
 	build/venv/bin/python packaging/pyz.py dist/gpubind.pyz $(PYTHONS)
 	PYTHONPATH=. build/venv/bin/python packaging/man.py dist/gpubind.1
+
+packages: dist
+	build/venv/bin/python packaging/sbom.py dist/gpubind.cdx.json
+	PYTHONPATH=. build/venv/bin/python packaging/deb.py dist
+	PYTHONPATH=. build/venv/bin/python packaging/rpm.py dist
 
 fix: $(VENV)/installed-test
 	$(BIN)/ruff check --fix .

@@ -37,7 +37,7 @@ Members = dict[str, bytes]
 
 def main(out: str, *pythons: str) -> None:
     """Write *out* from this checkout and the packages of pyz.txt."""
-    members = {**_own(), **_packages()}
+    members = {**own_members(), **package_members()}
     with tempfile.TemporaryDirectory() as directory:
         sources = os.path.join(directory, "sources.zip")
         _write(sources, members)
@@ -52,7 +52,7 @@ def main(out: str, *pythons: str) -> None:
     sys.stdout.write(f"{out}: with byte code of Python {', '.join(versions) or 'none'}\n")
 
 
-def _own() -> Members:
+def own_members() -> Members:
     """Return the files of gpubind as they are in its wheel, and the program."""
     members = {
         "__main__.py": _read(f"{HERE}/guard.py"),
@@ -70,7 +70,7 @@ def _own() -> Members:
     return members
 
 
-def _packages() -> Members:
+def package_members() -> Members:
     """Return the modules and the licenses of the wheels of pyz.txt."""
     members = {}
     with tempfile.TemporaryDirectory() as directory:

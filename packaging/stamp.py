@@ -26,6 +26,18 @@ def stamped(root: str) -> bytes:
     return text if build is None else _PLAIN.sub(rb'\1+%s"' % build.encode(), text)
 
 
+def built_version(root: str) -> str:
+    """Return the version with the commit, as `gpubind --version` says it."""
+    named: list[bytes] = re.findall(rb'^__version__ = "([^"]+)"$', stamped(root), re.MULTILINE)
+    return named[0].decode()
+
+
+def built_at(root: str) -> int:
+    """Return the time of every file of a build: SOURCE_DATE_EPOCH, else that of the commit, else the year 2020."""
+    named = os.environ.get("SOURCE_DATE_EPOCH")
+    return int(named or (_git(root, "log", "-1", "--format=%ct") if _build(root) else 1577836800))
+
+
 def _build(root: str) -> Optional[str]:
     if not os.path.exists(os.path.join(root, ".git")):  # a checkout around an unpacked archive is another project's
         return None
