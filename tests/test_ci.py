@@ -117,7 +117,7 @@ def test_the_page_shows_the_files_that_the_tests_run(name: str) -> None:
 
 
 def test_the_image_of_gpubind_runs_as_nobody_and_is_built_from_a_checkout() -> None:
-    """Whether it builds was tried by hand: that needs a registry."""
+    """No test builds it: that needs python:slim."""
     lines = [line.split(" ", 1) for line in DOCKERFILE.splitlines() if line and not line.startswith("#")]
     assert [text for name, text in lines if name == "FROM"] == ["python:slim AS build", "python:slim"]
     assert dict(lines)["USER"] == "nobody"
