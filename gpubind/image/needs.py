@@ -298,7 +298,7 @@ def _vendor_and_capability(name: str) -> Optional[tuple[Literal["nvidia", "amd",
 
 
 def read_needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
-    """Return what *image* requires of a host, or what *program* in it does: a path, or a name in the image's PATH.
+    """Return what *image*, or *program* in it, requires of a host: a path, or a name in the image's PATH.
 
     Errors: `HostReadError` (code `program-not-found`) for a program that is missing or does not run.
     """
@@ -377,11 +377,11 @@ def _linked_files(image: Image, program: str) -> tuple[tuple[str, ...], tuple[st
     """Return the files that *program* loads, itself first; missing libraries; and whether it is an interpreter of
     Python.
     """
-    from gpubind.loader.execve import Caller, resolve_program
+    from gpubind.loader.execve import Caller, resolve_named
 
     container = _container(image)
     machine = Caller(image.facts.arch, modes_count=image.facts.kind == "directory")
-    chain = resolve_program(container, program, image.facts.env.get("PATH") or DEFAULT_PATH, machine)
+    chain = resolve_named(container, program, image.facts.env.get("PATH") or DEFAULT_PATH, machine)
     if chain.file is None or chain.stop is not None:
         why = chain.stop.why if chain.stop is not None else ""
         raise HostReadError("program-not-found", "the program does not run in the image", where=program, why=why)

@@ -93,6 +93,14 @@ def library_chain(container: Container, name: str, file: ContainerFile) -> Chain
     return Chain((name,), file, stop)
 
 
+def resolve_named(container: Container, name: str, path: str, caller: Caller) -> Chain:
+    """Return the chain of *name*; a path may be that of a library that is only for dlopen."""
+    file = container.locate(name) if "/" in name else None
+    if file is not None and is_library(file):
+        return library_chain(container, name, file)
+    return resolve_program(container, name, path, caller)
+
+
 def resolve_program(container: Container, program: str, path: str, caller: Caller) -> Chain:
     """Follow *program*, a path or a name in the directories of *path*, through scripts to the program that runs."""
     names = [program]

@@ -397,14 +397,11 @@ def preflight(
 
 
 def _chain(host: Host, image: Image, container: Container, program: str, path: str, *, may_be_library: bool) -> Chain:
-    from gpubind.loader.execve import Caller, is_library, library_chain, resolve_program
+    from gpubind.loader.execve import Caller, resolve_named, resolve_program
 
-    file = container.locate(program) if may_be_library and "/" in program else None
-    if file is not None and is_library(file):
-        return library_chain(container, program, file)
     identity = host.identity
     caller = Caller(host.uname.machine, identity.euid, identity.groups, image.facts.kind in ("directory", "host"))
-    return resolve_program(container, program, path, caller)
+    return (resolve_named if may_be_library else resolve_program)(container, program, path, caller)
 
 
 def _python_variables(job: Preflight) -> dict[str, str]:

@@ -216,6 +216,30 @@ def test_a_program_asks_what_it_is_linked_with_asks(tmp_path: Path) -> None:
     assert found.gpu_code == ()
 
 
+def test_a_library_for_dlopen_needs_no_right_to_be_executed(tmp_path: Path) -> None:
+    plugin = elf(needed=("libcuda.so.1",), more={".rodata": b"\0libvulkan.so.1\0"})
+    found = of(tmp_path, {"/opt/plugin.so": File(plugin, 0o644)}, program="/opt/plugin.so")
+    assert [one.name for one in found.libraries] == ["libcuda.so.1", "libvulkan.so.1"]
+
+
+@pytest.mark.parametrize(
+    ("path", "names", "uses"),
+    [
+        ("drjit/libdrjit-core.so", b"\0libnvoptix.so.1\0", "libnvoptix.so.1"),
+        ("glcontext/egl.cpython-311-x86_64-linux-gnu.so", b"\0libEGL.so\0", "libEGL.so"),
+        ("taichi/_lib/core/taichi_python.cpython-311-x86_64-linux-gnu.so", b"\0libvulkan.so.1\0", "libvulkan.so.1"),
+        ("wgpu/backends/wgpu_native/__init__.py", None, "libvulkan.so.1"),
+        ("pyrender/platforms/egl.py", None, "libEGL.so.1"),
+        ("mujoco/egl/egl_ext.py", None, "libEGL.so.1"),
+    ],
+)
+def test_packages_that_draw_ask_for_graphics(tmp_path: Path, path: str, names: Optional[bytes], uses: str) -> None:
+    content = "" if names is None else elf(more={".rodata": names})
+    found = of(tmp_path, {"/usr/bin/python3": File(elf(kind=2), 0o755), f"{SITE}/{path}": content})
+    assert [one.name for one in found.libraries] == [uses]
+    assert [name for name, _, _ in found.capabilities] == ["graphics"]
+
+
 def test_pythons_program_may_import_everything(tmp_path: Path) -> None:
     python: Spec = {"/usr/bin/python3": File(elf(kind=2), 0o755)}
     names = [one.name for one in of(tmp_path, PYTORCH, AVCODEC, python, program="python3").libraries]

@@ -42,7 +42,7 @@ def needs(*, image: str, program: Optional[str], format_: Optional[str], output:
 NEEDS = Subcommand(
     needs,
     (
-        Option("--program PATH", "Only what this program asks, as it is found in the image.", "The image"),
+        Option("--program PATH", "Only what this program or library asks, as it is found in the image.", "The image"),
         declared.format_option(FORMATS),
         declared.JSON,
         declared.OUTPUT,
