@@ -17,7 +17,7 @@ class Architecture(NamedTuple):
     """One architecture."""
 
     name: str
-    """As `uname -m` prints it on a kernel that runs nothing else: `x86_64`, `i386`, `aarch64`, `ppc64le`."""
+    """The name that `uname -m` prints on a kernel that runs nothing else: `x86_64`, `i386`, `aarch64`, `ppc64le`."""
     elf_machine: int
     """e_machine of its ELF files; 0 if unknown."""
     bits: int
@@ -88,7 +88,7 @@ _BY_ELF = {**_OTHER_NAMES, **{(known.elf_machine, known.bits, known.byte_order):
 
 
 def architecture(name: str) -> Architecture:
-    """Return the architecture *name*, also by its name in uname(2); of an unknown one only the name is set."""
+    """Return the architecture *name*, which may be its name in uname(2). Of an unknown one, only the name is set."""
     return _BY_NAME.get(name) or Architecture(name, 0, 64, "little", f"{name}-linux-gnu", name)
 
 
@@ -103,8 +103,9 @@ def architecture_of_elf(machine: int, bits: int, order: str) -> str:
 def library_token(libc: str) -> Optional[str]:
     """Return the loader's value of `$LIB` for the glibc at the resolved path *libc*; None if it cannot be known.
 
-    It is fixed when glibc is built: the library directory without the prefix, in which libc itself lies. Debian has
+    The value is fixed when glibc is built: it is the directory of libc itself, without the prefix. Debian has
     `lib/x86_64-linux-gnu`, Fedora and SUSE `lib64`, Arch Linux `lib`.
+
     Source: glibc `elf/gen-trusted-dirs.awk` (DL_DST_LIB); `ld.so --list-diagnostics` prints it as `dl_dst_lib`.
     """
     import re  # a plan without an image needs no token

@@ -30,7 +30,7 @@ _GENERATIONS = {
     "GH": "Hopper",
     "GB": "Blackwell",
 }
-"""By the first two letters of a chip."""
+"""The generations of chips, by the first two letters of a chip's name."""
 
 
 class Chip(NamedTuple):
@@ -50,7 +50,7 @@ class Chip(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The chip, for people: `GK210, Kepler`."""
+        """The chip and its generation, for messages: `GK210, Kepler`."""
         return f"{self.name}, {_GENERATIONS[self.name[:2]]}"
 
     def refusal(self, version: str, modules: Optional[Modules] = None) -> Optional[Refusal]:

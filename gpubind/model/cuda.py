@@ -28,7 +28,7 @@ class Framework(NamedTuple):
     without: str = ""
     """The consequence if its libraries do not load."""
     imports: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    """Patterns of the libraries that importing a module loads, by module: without one the import fails."""
+    """Patterns of the libraries that importing a module loads, by module. Without one of them, the import fails."""
     versions: Mapping[str, str] = MappingProxyType({})
     """Files that contain the CUDA version, each with a regular expression whose group is the version."""
     opens: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ def framework_named(name: Optional[str]) -> Optional[Framework]:
 
 
 def is_extension(name: Optional[str]) -> bool:
-    """Return whether programs use *name* together with another framework, as any package outside the table."""
+    """Return whether programs use *name* together with another framework, as they use any package outside the table."""
     framework = framework_named(name)
     return name is not None and (framework is None or framework.is_addition)
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 
 class Environ(Mapping[str, str]):
-    """Variables. `changed_names`: the names changed, added or unset since the caller's environment."""
+    """The variables of a process. `changed_names`: the names changed, added or unset since the caller's environment."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = dict(values)

@@ -123,7 +123,7 @@ class ResolvedFile(NamedTuple):
     """A resolved path and its facts."""
 
     path: RootedPath
-    """Without links in it."""
+    """The path, without links in it."""
     stat: Stat
 
 
@@ -133,7 +133,7 @@ def or_none(answer: Union[_T, Missing]) -> Optional[_T]:
 
 
 class Link(NamedTuple):
-    """A symbolic link on the way."""
+    """A symbolic link that is met while a path is followed."""
 
     target: str
 

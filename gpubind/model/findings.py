@@ -32,11 +32,13 @@ __all__ = ["active_cases", "finding", "shorten_list", "with_count", "worst"]
 
 REMEDIES = ("command", "option", "variable", "image", "host", "person", "nothing")
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
-"""Worst first."""
+"""The severities, worst first."""
 
 
 def page_of(code: str) -> str:
-    """Return the section about *code*, a finding's or an error's, by its path in the source: no site has the pages."""
+    """Return the path, in the source, of the section about *code*, which is a finding's or an error's. No site has the
+    pages.
+    """
     return f"docs/{'findings' if code in finding_texts() else 'errors'}.md#{code}"
 
 

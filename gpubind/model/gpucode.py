@@ -22,7 +22,7 @@ OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 XNACK = "HSA_XNACK"
 """The variable that turns retries of page faults on (1) or off (0). Code is compiled for one of the two."""
 XNACK_OFF = ("gfx90a", "gfx942", "gfx950")
-"""The processors on which each process chooses that, and on which it is off by default.
+"""The processors on which each process chooses XNACK, and on which it is off by default.
 
 Source: Linux `amdgpu_gmc.c`, `amdgpu_gmc_noretry_set`, and `kfd_process.c`, `kfd_process_xnack_mode`.
 """
@@ -292,7 +292,7 @@ def _jit_compiles(arch: str, code: str) -> bool:
 
 
 def _amd_runs(arch: str, code: str) -> bool:
-    """A feature that only one of the two names does not matter."""
+    """Return whether a processor *arch* runs *code*. A feature that only one of the two names has no influence."""
     (gpu, *has), (processor, *wants) = arch.split(":"), code.split(":")
     if not gpu.startswith("gfx"):
         return False

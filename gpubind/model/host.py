@@ -13,7 +13,7 @@ Vendor = Literal["nvidia", "amd", "intel", "other"]
 """`other`: a CDI device of an unknown kind."""
 Capability = Literal["compute", "utility", "video", "graphics", "display", "ngx", "compat32"]
 CAPABILITIES: tuple[Capability, ...] = ("compute", "utility", "video", "graphics", "display", "ngx", "compat32")
-"""As in NVIDIA_DRIVER_CAPABILITIES."""
+"""The capabilities, with their names in NVIDIA_DRIVER_CAPABILITIES."""
 DEFAULT_CAPABILITIES: tuple[Capability, ...] = CAPABILITIES[:-1]
 """The capabilities of `--nv`: all but 32-bit libraries."""
 
@@ -44,7 +44,7 @@ class Gpu(NamedTuple):
     chosen: bool
     """Whether the container gets it."""
     mig: tuple[MigDevice, ...] = ()
-    """Its parts; if only some are chosen, those."""
+    """Its MIG devices; if only some are chosen, only those."""
     partition: Optional[str] = None
     """How an AMD GPU and its memory are divided, `CPX/NPS4`, if they can be; each part is a separate GPU."""
 
@@ -82,10 +82,10 @@ class MigNode(NamedTuple):
 
     target: ContainerPath
     minor: int
-    """Of the GPU."""
+    """The minor number of the GPU."""
     gi: int
     ci: Optional[int]
-    """None: it guards the GPU instance itself, which all of its compute instances require."""
+    """The compute instance; None if it guards the GPU instance itself, which all of its compute instances require."""
 
     def guards(self, device: MigDevice) -> bool:
         """Return whether a process that uses *device* also needs this node, of the same GPU."""
@@ -98,7 +98,7 @@ class MigName(NamedTuple):
     name: str
     """`MIG-<uuid>`, or `G:M`: the M-th MIG device of the GPU with index G."""
     minor: int
-    """Of the GPU."""
+    """The minor number of the GPU."""
     gi: int
     ci: int
 
@@ -159,9 +159,11 @@ class HostFile(NamedTuple):
     version: Optional[str] = None
     """Driver version in the file's name, if any."""
     capability: Optional[Capability] = None
-    """None: always taken. Never `compat32`, which selects architectures."""
+    """The capability to which it belongs; None if it is always taken. Never `compat32`, which selects architectures."""
     group: Optional[FileGroup] = None
-    """The host's or the image's copies are used for the whole group. None: a driver file, always the host's."""
+    """The group of files of which a container uses either the host's or the image's. None: a driver file, always the
+    host's.
+    """
     content: Optional[bytes] = None
     """A manifest's bytes: its library paths may have to be changed to those in the container."""
     options: Optional[tuple[str, ...]] = None
@@ -249,7 +251,7 @@ class Decision(NamedTuple):
     path: Optional[str] = None
     """The file, inside the driver root."""
     found_by: Optional[str] = None
-    """`ld.so.cache`, or its directory."""
+    """Where the file was found: `ld.so.cache`, or its directory."""
     target: Optional[str] = None
     detail: Optional[str] = None
 

@@ -68,7 +68,7 @@ class ImageFacts(NamedTuple):
     """The variables in its configuration or environment files that concern a plan: LD_LIBRARY_PATH, PATH, NVIDIA_*,
     CUDA_VERSION, and those that choose GPUs and their code."""
     undecided: tuple[str, ...]
-    """Those whose value only a shell can compute; `env` omits them."""
+    """The variables whose values only a shell can compute; `env` omits them."""
     driver: tuple[ImageLibrary, ...]
     """Driver libraries that its loader finds, and that an image should not contain. No stubs, no empty files."""
     vendor_neutral: tuple[str, ...]
@@ -86,7 +86,7 @@ class ImageFacts(NamedTuple):
     every_cuda: tuple[ImageCuda, ...] = ()
     """Every CUDA toolkit or runtime in it, the newest first."""
     has_root: bool = True
-    """Whether it can be a container's `/`; False for a directory without any of its files."""
+    """Whether it can be a container's `/`; False for a directory without any file of a root file system."""
     libc_fault: Optional[str] = None
     """Its libc.so.6, and why that cannot be loaded; None if it has none, or a good one."""
 

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from gpubind.model.arch import DRIVER_ARCHITECTURES, architecture
 
 SUBDIRECTORIES = ("", "vdpau", "gbm")
-"""Below each library directory. ld.so searches only the first, libvdpau and libgbm the others."""
+"""The searched subdirectories of each library directory. ld.so searches only the first, libvdpau and libgbm the
+others.
+"""
 
 
 def gbm_directories(arch: str) -> tuple[str, ...]:
@@ -45,7 +47,7 @@ STANDARD_PROGRAMS = (
     "/usr/local/bin",
     "/usr/local/sbin",
 )
-"""Searched before the directories next to that of libcuda."""
+"""The directories of programs that are searched before those next to the directory of libcuda."""
 BINARY_DIRECTORIES = (
     *STANDARD_PROGRAMS,
     "/usr/local/nvidia/bin",
@@ -173,8 +175,10 @@ def tegra_directories(arch: str) -> tuple[str, ...]:
 
 
 ROCM_PREFIXES = ("/opt/rocm", "/opt/rocm-*", "/opt/rocm/core-*")
-"""The directories of AMD's installers: one for each release, and a link to one of them; from 7.13 on links to the
-directories of one. Source: ROCm documentation, "Transition guide from legacy ROCm release stream".
+"""The directories of AMD's installers: one for each release, and a link to one of them.
+
+From 7.13 on, there are links to the directories of one release. Source: ROCm documentation, "Transition guide from
+legacy ROCm release stream".
 """
 ROCM_LIBRARIES = ("lib", "lib64")
 """The library directories of a ROCm release."""

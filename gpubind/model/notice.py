@@ -22,7 +22,7 @@ class Notice(NamedTuple):
 
 
 Message = Union[Finding, GpubindError, Notice]
-"""A report of a command. An error is a warning: the command continues without the part that failed."""
+"""A report of a command. An error is reported as a warning: the command continues without the part that failed."""
 
 
 def ignore(message: Message) -> None:

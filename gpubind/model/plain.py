@@ -83,7 +83,9 @@ class Decoder:
         self.prefix = prefix
         """The text before the first key of a location."""
         self.keys = keys or {}
-        """Keys that differ from the field's name: `a.b` is the member `b` of the member `a`; "" is in no document."""
+        """Keys that differ from the field's name: `a.b` is the member `b` of the member `a`; the key "" is in no
+        document.
+        """
         self.members = members_limit
         """The limit of members of a list."""
         self.has_nul = allows_nul

@@ -34,9 +34,11 @@ class Request(NamedTuple):
     """The request for a plan."""
 
     vendors: tuple[Vendor, ...] = ()
-    """Empty: every vendor with a driver."""
+    """The vendors; empty for every vendor with a driver."""
     caps: Union[tuple[Capability, ...], tuple[Literal["all"]], None] = None
-    """None: `DEFAULT_CAPABILITIES`; `("all",)`: every one. A finding reports a named one that is missing."""
+    """The capabilities. None: `DEFAULT_CAPABILITIES`; `("all",)`: all. A finding reports a named capability that is
+    missing.
+    """
     source: str = "auto"
     """`auto`, `nvidia-container-cli`, `liblist`, `driver` or `cdi`."""
     completion: bool = True
@@ -76,7 +78,9 @@ class Request(NamedTuple):
 
     @property
     def caps_named(self) -> bool:
-        """Return whether the caller named some capabilities, but not all: then an unserved one is an error."""
+        """Return whether the caller named some capabilities, but not all. It is then an error if one of them is not
+        served.
+        """
         return self.caps is not None and self.capabilities != CAPABILITIES
 
     @property
@@ -86,7 +90,9 @@ class Request(NamedTuple):
 
     @property
     def is_without_compute(self) -> bool:
-        """Return whether the caller named capabilities without compute, and not the host's user space."""
+        """Return whether the caller named capabilities without compute, unless the host's user space was requested: it
+        computes.
+        """
         return self.caps_named and "compute" not in self.capabilities and self.userspace != "host"
 
 
@@ -126,7 +132,7 @@ _CHANGED_FIELDS = ("request", "layout", "isolated", "drivers", "image")
 
 
 class Plan(NamedTuple):
-    """The answer: what a container must get from this host."""
+    """A plan: what a container must get from this host."""
 
     request: Request
     layout: str

@@ -1,4 +1,6 @@
-"""A site's requirements for a node (an expectation), and for the hosts of an image (a policy). Empty: not compared."""
+"""A site's requirements for a node (an expectation), and for the hosts of an image (a policy). Empty fields are
+ignored.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,13 @@ class Expectation(NamedTuple):
     """The facts that a node must have; none names a machine or a GPU."""
 
     source_file: str = ""
-    """The file that says so."""
+    """The file with these requirements."""
     drivers: tuple[Annotated[str, _DRIVER, "a version"], ...] = ()
     """Versions; `550` matches every version of that branch."""
     gpus: tuple[tuple[str, int], ...] = ()
     """Models, each with its number of GPUs; an empty model includes GPUs of any model."""
     capabilities: tuple[Capability, ...] = ()
-    """Capabilities whose libraries exist."""
+    """Capabilities whose libraries must exist."""
     libraries: tuple[str, ...] = ()
     """Libraries of the driver, without versions: `libcuda.so`."""
     partitions: tuple[Annotated[str, _PARTITION, "a mode, such as SPX/NPS1"], ...] = ()
@@ -44,7 +46,7 @@ class Policy(NamedTuple):
     """The minimum for every host on which an image must run."""
 
     source_file: str = ""
-    """The file that says so."""
+    """The file with these requirements."""
     driver: Optional[Version] = None
     """The oldest NVIDIA driver; `525` means the newest release of that branch."""
     cuda: Optional[Version] = None

@@ -16,7 +16,7 @@ class Prediction(NamedTuple):
     words: tuple[str, ...]
     """The command that answers; for `program`, the program's name."""
     succeeds: Optional[bool]
-    """None if nothing is predicted."""
+    """Whether the command succeeds; None if nothing is predicted."""
     why: str = ""
     """Why it does not succeed."""
     reasons: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class TrialOutcome(NamedTuple):
 
     prediction: Prediction
     succeeded: Optional[bool]
-    """None if the answer does not confirm or refute the prediction."""
+    """Whether the command succeeded; None if the answer does not confirm or refute the prediction."""
     said: str = ""
 
     @property

@@ -20,7 +20,7 @@ class Userspace(NamedTuple):
     required_libraries: tuple[str, ...]
     """Prefixes of the names of libraries that every computation requires."""
     symptom_without_core: str
-    """The message of programs if only these are missing."""
+    """The message of programs if only the required libraries are missing."""
     symptom_without_any: str
     """The message of programs if all libraries are missing."""
     runtime_patterns: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class Userspace(NamedTuple):
     users: tuple[str, ...] = ()
     """Patterns of an image's files that compute with it: absolute, else below its loader's directories."""
     frameworks: tuple[str, ...] = ()
-    """As `users`, of software that may compute in another way."""
+    """Patterns, as in `users`, of software that may compute in another way."""
     others: tuple[str, ...] = ()
     """Patterns of software for accelerators of the vendor that do not use it."""
     video_users: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class Userspace(NamedTuple):
 
 
 class VendorTraits(NamedTuple):
-    """One vendor."""
+    """The traits of one vendor."""
 
     option: str
     """The command line option, without dashes."""
@@ -51,9 +51,11 @@ class VendorTraits(NamedTuple):
     inventory: str
     """The function that reads its inventory or inventories, `module:function`."""
     modules: tuple[str, ...] = ()
-    """The directories of its kernel drivers. Next to another vendor's driver, its devices require a loaded one."""
+    """The directories of its kernel drivers. If the host has another vendor's driver, its devices are used only if one
+    exists.
+    """
     used_beside: str = ""
-    """The function that decides whether its devices are used then; empty: they are."""
+    """The function that decides in that case whether its devices are used; empty if they are."""
     waits: bool = False
     """Whether it is read last, so that its devices are not used next to another vendor's: many distributions ship its
     user space."""
@@ -142,7 +144,7 @@ VENDORS: tuple[Vendor, ...] = tuple(VENDOR_ROWS)
 CDI_KINDS = {vendor: row.cdi_kind for vendor, row in VENDOR_ROWS.items()}
 VENDOR_FLAGS = tuple(f"--{row.option}" for row in VENDOR_ROWS.values())
 USERSPACES = {row.userspace.group: row.userspace for row in VENDOR_ROWS.values() if row.userspace is not None}
-"""By the group of their files."""
+"""The user spaces, by the group of their files."""
 
 
 def userspaces_of(vendors: Iterable[Vendor]) -> tuple[Userspace, ...]:

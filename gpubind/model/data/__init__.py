@@ -14,7 +14,9 @@ from gpubind.errors import UnseenError, UsageError
 from gpubind.model.files import ANSWERS
 
 _PACKAGE = dirname(dirname(dirname(__file__)))
-"""The path that the loader uses: the loader of a zip started as `./gpubind.pyz` knows its files by no other."""
+"""The path that the loader uses. The loader of a zip that is started as `./gpubind.pyz` finds its files by no other
+path.
+"""
 _ABSENT_ERRNOS = (None, 0, errno.EISDIR, *ANSWERS)
 """The error numbers of a missing name in a zip, of a directory, and of a path without a file."""
 BUNDLED_HOSTS = ("debian13-nvidia550", "mi300x-rocm62")
