@@ -367,3 +367,30 @@ def test_the_tree_of_a_container_has_what_is_mounted_and_follows_links_in_the_co
     assert tree.resolve("/opt/p/torch/version.py") == "/mnt/packages/torch/version.py"
     assert tree.text("/opt/p/old/file") is None
     assert tree.names("/mnt") == ("packages",)
+
+
+NUMPY = "numpy/_core/_multiarray_umath.cpython-311-x86_64-linux-gnu.so"
+
+
+@pytest.mark.parametrize(
+    ("package", "module", "library"),
+    [
+        ("cupy_backends", "cupy", NUMPY),
+        ("onnxruntime", "onnxruntime", NUMPY),
+        ("tensorflow", "tensorflow", NUMPY),
+        ("ctranslate2", "ctranslate2", "ctranslate2/_ext.cpython-311-x86_64-linux-gnu.so"),
+        ("faiss", "faiss", "faiss/_swigfaiss.so"),
+        ("xgboost", "xgboost", "xgboost/lib/libxgboost.so"),
+    ],
+)
+def test_an_import_that_fails_by_a_library_of_its_own_or_of_numpys_is_an_error(
+    package: str, module: str, library: str
+) -> None:
+    spec: Spec = {**PYTHON, f"{SITE}/{package}/__init__.py": "", f"{SITE}/{library}": elf(needed=("libgone.so.1",))}
+    (refused,) = (
+        finding
+        for finding in found(Situation(HOST, image(glibc(), spec), program="python3"))
+        if finding.code == "framework-library"
+    )
+    assert (refused.severity, refused.subject, refused.where) == ("error", "libgone.so.1", f"{SITE}/{library}")
+    assert f"`import {module}` fails" in refused.what
