@@ -57,7 +57,7 @@ class ImageReference(NamedTuple):
     text: str
     """The whole argument."""
     form: Optional[ImageForm] = None
-    """None for a missing path."""
+    """The form of the argument; None for a missing path."""
     prefix: str = ""
     """The part before a colon: `oci`, `podman`, a scheme; empty for a path, and without a colon."""
     name: str = ""

@@ -29,7 +29,7 @@ class GpuArch(NamedTuple):
 
     gpu: Gpu
     arch: Optional[str]
-    """None if unknown."""
+    """The architecture by its name in compilers; None if unknown."""
 
     @property
     def name(self) -> str:

@@ -42,7 +42,7 @@ class Claim(NamedTuple):
     section: Optional[str] = None
     """Its section of a list file; None: the section in the shipped list applies."""
     not_in_list: bool = False
-    """True if the list in force is exclusive and does not contain it: then it is reported, not taken."""
+    """Whether the list in force is exclusive and does not contain it. It is then reported instead of taken."""
     host_only_reason: Optional[str] = None
     """The reason why it stays on the host; None: a container may get it."""
     target: Optional[ContainerPath] = None

@@ -27,7 +27,7 @@ class NameTable:
         self.label = liblist.label
         self._entries = liblist.entries
         self._libraries: dict[str, list[ListEntry]] = {}
-        """By stem: `libcuda.so` -> the entries that start with it."""
+        """The entries for libraries by their stem: `libcuda.so` -> the entries that start with it."""
         for entry in liblist.entries:
             if entry.kind == "library":
                 self._libraries.setdefault(library_stem(entry.text), []).append(entry)

@@ -152,7 +152,9 @@ class Container:
         return self._loaded[path]
 
     def load_with_directories(self, path: str, directories: Iterable[str]) -> LoadResult:
-        """As `load`, for a program that also finds libraries in *directories*; empty if *path* is missing."""
+        """Return the result of `load` for a program that also finds libraries in *directories*; empty if *path* is
+        missing.
+        """
         first = self.locate(path)
         return LoadResult((), ()) if first is None else self._load(first, tuple(directories))
 

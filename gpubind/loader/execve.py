@@ -52,7 +52,7 @@ class Caller(NamedTuple):
     machine: Optional[str] = None
     """The machine as in uname(2); if None, the image's architecture is used."""
     euid: Optional[int] = None
-    """None if unknown."""
+    """The effective user ID; None if unknown."""
     groups: tuple[int, ...] = ()
     modes_count: bool = True
     """Whether the kernel uses the image's owners and modes. In a SIF file, all files belong to its user."""

@@ -222,11 +222,12 @@ class LibrarySearch:
         *,
         distrusts_cache: bool = False,
     ) -> None:
-        """*locate* returns the file at a path; *has_directory* whether a directory exists, None if that is unknown.
-        *cpu* reads the processor, if it is known. *glibc* returns the glibc that replaces the loader's own.
+        """Prepare the search of *loader*, in whose tree or container *locate* returns the file at a path.
 
-        *distrusts_cache*: the cache may be stale, and the processor may be any. The directories of ld.so.conf are then
-        searched after the cache, and files that are not libraries are skipped.
+        *has_directory* returns whether a directory exists, None if that is unknown. *cpu* reads the processor, if it is
+        known. *glibc* returns the glibc that replaces the loader's own. *distrusts_cache*: the cache may be stale, and
+        the processor may be any. The directories of ld.so.conf are then searched after the cache, and files that are
+        not libraries are skipped.
         """
         self._loader = loader
         self._locate = locate

@@ -97,16 +97,16 @@ class ImageFit(NamedTuple):
     image_groups: tuple[tuple[FileGroup, bool], ...]
     """The vendor-neutral groups that the image provides, each with whether it is for 32-bit programs."""
     image_userspaces: Mapping[FileGroup, str] = MappingProxyType({})
-    """By group, the library that shows that the image has the user space."""
+    """The libraries that show that the image has a user space, by the group of the user space."""
     for_video: tuple[FileGroup, ...] = ()
     """The user spaces that the image neither has nor needs: it only has video drivers, which need only nodes."""
     for_others: tuple[FileGroup, ...] = ()
     """The user spaces that the image neither has nor needs: it has the software of the vendor's accelerators."""
     image_side: Mapping[RootedPath, ImageSideReason] = MappingProxyType({})
-    """By path, why the image's copy replaces a file of the host's user space."""
+    """Why the image's copy replaces a file of the host's user space, by the file's path."""
     conflicts: tuple[Conflict, ...] = ()
     unfit_compat: Mapping[RootedPath, Unfit] = MappingProxyType({})
-    """By path, why the image cannot load its own compat libcuda."""
+    """Why the image cannot load its own compat libcuda, by the library's path."""
     serves: Optional[str] = None
     """The newest CUDA version that the host's libcuda supports, from its note; None without one."""
     libc: Optional[LibcReplacement] = None

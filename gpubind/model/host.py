@@ -110,7 +110,7 @@ class Driver(NamedTuple):
     version: Optional[str]
     """The version that the user-space files must match."""
     version_assumed: bool
-    """True if `version` is that of the resolved libcuda instead of the kernel module's."""
+    """Whether `version` is that of the resolved libcuda instead of the kernel module's."""
     kernel_version: Optional[str]
     kind: DriverKind
     cuda_max: Optional[str]

@@ -118,7 +118,7 @@ def _answer(text: str, driver: str) -> Optional[bool]:
 
 
 def _rocm(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
-    """Source: ROCm documentation, "User and kernel-space support matrix"."""
+    """Yield what violates the policy's ROCm. Source: ROCm documentation, "User and kernel-space support matrix"."""
     if policy.rocm is None:
         return
     rocm = needs.facts.rocm

@@ -34,7 +34,9 @@ USER_NAMESPACES = (
     Sysctl("/proc/sys/kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
     _APPARMORS,
 )
-"""Source: user_namespaces(7), namespaces(7); Debian's and Ubuntu's kernels for their two sysctls."""
+"""The settings that can forbid user namespaces. Source: user_namespaces(7), namespaces(7); Debian's and Ubuntu's
+kernels.
+"""
 
 
 def runtime_limit(preflight: Preflight) -> Iterator[Finding]:

@@ -43,7 +43,7 @@ class HiddenNode(NamedTuple):
     why: str
     """The path, and the reason."""
     is_forbidden: bool
-    """Set if KFD hides it from this process because of a device cgroup; else its text is damaged."""
+    """Whether KFD hides it from this process because of a device cgroup; else its text is damaged."""
 
 
 class Topology(NamedTuple):

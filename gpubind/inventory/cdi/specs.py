@@ -84,7 +84,7 @@ class CdiChoice(NamedTuple):
     others: tuple[AppliedEdits, ...]
     """The other edits."""
     has_all_gpus: bool
-    """Set if the driver's devices are all those of the host's specs."""
+    """Whether the driver's devices are all those of the host's specs."""
 
 
 def read_registry(host: Host, directories: Iterable[str] = DIRECTORIES) -> Registry:

@@ -17,7 +17,7 @@ class ChosenGpu(NamedTuple):
 
     gpu: Gpu
     mig: tuple[MigDevice, ...] = ()
-    """Empty: the whole GPU, with all its MIG devices if it has any."""
+    """The chosen MIG devices; empty for the whole GPU, with all its MIG devices if it has any."""
 
 
 class GpuChoice(NamedTuple):

@@ -18,7 +18,7 @@ does.
 """
 _PERSISTENCED = ("nvidia-persistenced/socket", "nvidia-persistenced/nvidia-persistenced.pid")
 _MANY_GPUS = 4
-"""With this many GPUs, waking all takes so long that programs give up and jobs start late."""
+"""The number of GPUs from which on waking all of them takes so long that programs give up and jobs start late."""
 _MPS_PID = "nvidia-cuda-mps-control.pid"
 """The daemon removes it when it ends; its socket `control` remains."""
 
