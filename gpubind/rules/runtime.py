@@ -75,10 +75,10 @@ def user_namespaces_off(preflight: Preflight) -> Iterator[Finding]:
     if not needs.no_namespace_message or host.identity.euid == 0:
         return
     sysctl = _no_user_namespaces(host, backend)
-    helpers = [host.dev.stat(path) for path in needs.helpers]
-    if sysctl is None or any(not isinstance(helper, Missing) and helper.mode & 0o4000 for helper in helpers):
+    programs = [host.dev.stat(path) for path in needs.setuid_programs]
+    if sysctl is None or any(not isinstance(program, Missing) and program.mode & 0o4000 for program in programs):
         return
-    lacks = f"; no set-user-id {' or '.join(needs.helpers[:2])}" if needs.helpers else ""
+    lacks = f"; no set-user-id {' or '.join(needs.setuid_programs[:2])}" if needs.setuid_programs else ""
     yield finding(
         "user-namespaces-off",
         subject=backend,

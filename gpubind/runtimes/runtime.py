@@ -34,7 +34,7 @@ class RuntimeLimits(NamedTuple):
 
     no_namespace_message: str = ""
     """The runtime's error message if the kernel allows no user namespace; empty if it needs none."""
-    helpers: tuple[str, ...] = ()
+    setuid_programs: tuple[str, ...] = ()
     """Its set-user-id programs. If one of them is installed, it needs no user namespace."""
     module_may_split: bool = False
     """Whether its set-user-id program may be outside the module tree in which the runtime itself is often installed."""

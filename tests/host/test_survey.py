@@ -222,7 +222,7 @@ def searched(machine: str) -> tuple[str, ...]:
 LOOKED_AT = (
     *(platform.UDEV, platform.IMEX_DOMAIN, *(sysctl.path for sysctl in runtime.USER_NAMESPACES)),
     *(services.NVSWITCHES, nodes.UVM, nodes.CONTROL, nodes.PARAMS, NOUVEAU, graphics.MODESET, "/proc/devices"),
-    *(path for runtime in RUNTIMES.values() for path in runtime.limits.helpers),
+    *(path for runtime in RUNTIMES.values() for path in runtime.limits.setuid_programs),
 )
 """What the rules look at alone."""
 

@@ -69,9 +69,9 @@ class Apptainer(Runtime):
     base_mounts = staticmethod(binds.base_mounts)
 
     def __init__(self) -> None:
-        helpers = tuple(f"{prefix}/{self.name}/bin/starter-suid" for prefix in STARTER_PREFIXES)
+        setuid_programs = tuple(f"{prefix}/{self.name}/bin/starter-suid" for prefix in STARTER_PREFIXES)
         message = "it will say `Failed to create user namespace`"
-        self.limits = RuntimeLimits(message, helpers, module_may_split=True)
+        self.limits = RuntimeLimits(message, setuid_programs, module_may_split=True)
         self.site_config_path = f"/etc/{self.name}/{self.name}.conf"
 
     def identify(self, text: str) -> tuple[Runtime, Optional[tuple[int, ...]]]:

@@ -61,7 +61,7 @@ class Bubblewrap(Runtime):
     limits = RuntimeLimits(
         no_namespace_message="it will say `bwrap: No permissions to create new namespace, likely because the kernel "
         "does not allow non-privileged user namespaces`, or `bwrap: setting up uid map: Permission denied`",
-        helpers=("/usr/bin/bwrap", "/usr/local/bin/bwrap"),
+        setuid_programs=("/usr/bin/bwrap", "/usr/local/bin/bwrap"),
         hides_missing_command=True,
     )
     extra_nodes = _HOST_NODES
