@@ -168,7 +168,7 @@ class NodeGroup(NamedTuple):
     """The first of them."""
 
     @property
-    def why(self) -> str:
+    def why_unanswered(self) -> str:
         """Why there is no answer. If the texts of several nodes may differ, it is an example."""
         first = self.answer
         is_example = len(self.nodes) > 1 and (first.status == "garbled" or first.node in first.why)
@@ -215,7 +215,11 @@ def answers_table(groups: Iterable[NodeGroup], fold: Fold) -> Table:
     listed = []
     for group in groups:
         answer = group.answer
-        cells: Row = (answer_line(answer._replace(why=group.why)), *driver_and_digest(answer.result), answer.gpubind)
+        cells: Row = (
+            answer_line(answer._replace(why=group.why_unanswered)),
+            *driver_and_digest(answer.result),
+            answer.gpubind,
+        )
         listed.append((group, cells))
     common: dict[Row, frozenset[_FindingKey]] = {}
     for group, cells in listed:

@@ -66,7 +66,9 @@ def _card(name: str, group: NodeGroup, reference: Sequence[NodeAnswer], fold: Fo
         return card._replace(level="error", status=f"exit {answer.exit}", lines=tuple(filter(None, lines)))
     if answer.result is not None:
         return card._replace(level="ok", status=answer_line(answer))
-    return card._replace(status=answer.status.replace("-", " "), lines=(group.why,) if group.why else ())
+    return card._replace(
+        status=answer.status.replace("-", " "), lines=(group.why_unanswered,) if group.why_unanswered else ()
+    )
 
 
 def _differences(answer: NodeAnswer, reference: NodeAnswer) -> Iterator[Row]:
