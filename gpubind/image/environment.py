@@ -15,7 +15,7 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """The PATH that Apptainer and SingularityCE set before they read an image's own files."""
 _SINGULARITY_FILES = ("01-base.sh", "94-appsbase.sh", "95-apps.sh", "99-base.sh", "99-runtimevars.sh")
 """Environment files of Singularity itself. 91-environment.sh is the image's: `%post` writes to it."""
-DOCKER_FILES = ("10-docker.sh", "10-docker2singularity.sh")
+DOCKER_ENVIRONMENT_SCRIPTS = ("10-docker.sh", "10-docker2singularity.sh")
 SEARCH_PATHS = frozenset(("PATH", "LD_LIBRARY_PATH"))
 FILES_LIMIT, BYTES_LIMIT = 64, 2 << 20
 """Limits of the files that are read, and of their total size in bytes; beyond these, all values are unknown."""
@@ -40,7 +40,7 @@ def read_environment(tree: Tree) -> Exports:
         text = tree.read_text(path)
         exports = exports.with_all_unknown() if isinstance(text, Missing) else parse_exports(text, exports)
         search_path = exports.env.get("PATH")
-        if name in DOCKER_FILES and search_path is not None:
+        if name in DOCKER_ENVIRONMENT_SCRIPTS and search_path is not None:
             directories = search_path.split(":") if search_path else []
             more = (directory for directory in DEFAULT_PATH.split(":") if directory not in directories)
             exports = exports.with_value("PATH", ":".join([*directories, *more]))

@@ -15,7 +15,13 @@ from collections.abc import Mapping
 from typing import Optional
 
 from gpubind.files import Tree
-from gpubind.image.environment import DEFAULT_PATH, DOCKER_FILES, ENVIRONMENT_DIRECTORY, SEARCH_PATHS, read_environment
+from gpubind.image.environment import (
+    DEFAULT_PATH,
+    DOCKER_ENVIRONMENT_SCRIPTS,
+    ENVIRONMENT_DIRECTORY,
+    SEARCH_PATHS,
+    read_environment,
+)
 from gpubind.model import EnvVar, Missing
 from gpubind.model.host import values_of
 from gpubind.runtimes.bubblewrap.options import UserBwrapOptions
@@ -50,7 +56,7 @@ case ${{__gpubind##*/}} in
 esac
 . "$__gpubind"
 case ${{__gpubind##*/}} in
-{"|".join(DOCKER_FILES)}) for __gpubind in {DEFAULT_PATH.replace(":", " ")}
+{"|".join(DOCKER_ENVIRONMENT_SCRIPTS)}) for __gpubind in {DEFAULT_PATH.replace(":", " ")}
 do
 case :$PATH: in
 *:$__gpubind:*) ;;
