@@ -279,7 +279,7 @@ def _body(entry: _Entry, place: str) -> Union[bytes, Missing, None]:
         raise _FORMAT.damaged(f"base64: {error}", place) from error
 
 
-def _parse_needs(value: Any, place: str) -> tuple[VersionNeed, ...]:
+def _parse_version_needs(value: Any, place: str) -> tuple[VersionNeed, ...]:
     return tuple(starmap(VersionNeed, _DECODER.decode(_VERSIONS, value, place).items()))
 
 
@@ -294,5 +294,5 @@ _DECODER = Decoder(
         "dev": "trees.dev",
     },
     list_types=(Missing, ElfIdent, NotElf),
-    readers={RecordedDirectory: _parse_directory, tuple[VersionNeed, ...]: _parse_needs},
+    readers={RecordedDirectory: _parse_directory, tuple[VersionNeed, ...]: _parse_version_needs},
 )
