@@ -34,7 +34,7 @@ from gpubind.rules.preflight import Preflight, variable_of
 NAME, PATH = VIDEO_VARIABLES
 JELLYFIN = "/usr/lib/jellyfin-ffmpeg/lib"
 """The directory of the libva in Jellyfin's FFmpeg. Its driver is in a subdirectory."""
-_LIBVA = "libva-drm.so.2"
+_LIBVA_DRM = "libva-drm.so.2"
 ONEVPL, MEDIA_SDK = "libmfx-gen.so.1.2", "libmfxhw64.so.1"
 _OLDEST_OF_ONEVPL = "tgllp"
 """The oldest platform that oneVPL's runtime serves, though its table has the device IDs of older ones."""
@@ -123,7 +123,7 @@ class _Drivers:
         is_empty = search is not None and not driver_names
         self.hidden = tuple(self._search((IHD, I965), installed) or ()) if is_empty and self.variables else ()
         """Intel's drivers that libva does not find because of its variables."""
-        is_missed = is_empty and not self.hidden and _is_for_video(preflight) and any(_copies(preflight, _LIBVA))
+        is_missed = is_empty and not self.hidden and _is_for_video(preflight) and any(_copies(preflight, _LIBVA_DRM))
         self.searched = tuple(places) if is_missed else ()
         """The directories without a driver, if the user requested video and the image has libva."""
         self._on_xe = addresses(preflight.host, ("xe",))
@@ -186,7 +186,7 @@ class _Drivers:
     @property
     def libva(self) -> tuple[str, ...]:
         """Return the paths of the image's libva if no copy knows the kernel driver xe; else nothing."""
-        paths = tuple(_copies(self._preflight, _LIBVA))
+        paths = tuple(_copies(self._preflight, _LIBVA_DRM))
         facts = [self._tree.fact(path, CONSTANTS) for path in paths]
         is_unknown = all(not isinstance(constants, Missing) and not maps_xe(constants) for constants in facts)
         return paths if is_unknown else ()
