@@ -79,7 +79,7 @@ def run_streaming(
         if process is None:
             with signals_held():
                 process = Process(program, argv, environ, reads, into)
-        for is_error, chunk in process.printed(deadline, meanwhile):
+        for is_error, chunk in process.read_output(deadline, meanwhile):
             receive(is_error, chunk)
         # A program may go on after it has closed both of its outputs.
         status = process.wait(deadline - time.monotonic())
@@ -138,7 +138,7 @@ class Process:
         finally:
             os.close(end)
 
-    def printed(self, deadline: float, meanwhile: Callable[[], None]) -> Iterator[tuple[bool, bytes]]:
+    def read_output(self, deadline: float, meanwhile: Callable[[], None]) -> Iterator[tuple[bool, bytes]]:
         """Yield whether a chunk is from standard error, and the chunk, until both outputs end, or *deadline*."""
         import select
 
