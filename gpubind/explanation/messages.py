@@ -306,7 +306,7 @@ def search(blocks: Iterable[bytes]) -> Log:
             if budget.left < 0:
                 not_searched = count + number + 1
                 break
-            for start, piece in _pieces(line):
+            for start, piece in _overlapping_chunks(line):
                 line_words = frozenset(_WORD.findall(piece))
                 if not line_words.isdisjoint(_failure_words()[0]):
                     complaints.append(piece[:_LINE])
@@ -327,7 +327,7 @@ def search(blocks: Iterable[bytes]) -> Log:
     return Log(tuple(ranked), count + is_within, texts, not_searched)
 
 
-def _pieces(line: bytes) -> Iterator[tuple[int, bytes]]:
+def _overlapping_chunks(line: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield pieces of *line* of at most `_LINE` bytes with their offsets; each overlaps the previous one."""
     for start in range(0, max(len(line) - _OVERLAP, 1), _LINE - _OVERLAP):
         yield start, line[start : start + _LINE]
