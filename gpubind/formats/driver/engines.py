@@ -103,7 +103,7 @@ def parse_daemon(data: bytes) -> DaemonSettings:
     settings = document if isinstance(document, dict) else {}
     text = data.decode()
     runtimes, features, directories = (settings.get(name) for name in ("runtimes", "features", "cdi-spec-dirs"))
-    added = {name: _program(runtime) for name, runtime in runtimes.items()} if isinstance(runtimes, dict) else {}
+    added = {name: _runtime_path(runtime) for name, runtime in runtimes.items()} if isinstance(runtimes, dict) else {}
     return DaemonSettings(
         runtimes=added,
         default_runtime=str(settings.get("default-runtime") or ""),
@@ -114,7 +114,7 @@ def parse_daemon(data: bytes) -> DaemonSettings:
     )
 
 
-def _program(runtime: Any) -> str:
+def _runtime_path(runtime: Any) -> str:
     path = runtime.get("path") if isinstance(runtime, dict) else None
     return path if isinstance(path, str) and "\0" not in path else ""
 
