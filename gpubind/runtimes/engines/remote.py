@@ -38,13 +38,13 @@ def remote_podman(
     """
     address = global_options.get("url") or global_options.get("host")
     if address:
-        return _unless_local("--url" if global_options.get("url") else "--host", address, address)
+        return _remote_setting("--url" if global_options.get("url") else "--host", address, address)
     for name in ("connection", "context"):
         if global_options.get(name):
             return f"--{name}={global_options[name]}"
     address, connection = environ.get("CONTAINER_HOST"), environ.get("CONTAINER_CONNECTION")
     if address:
-        return _unless_local("CONTAINER_HOST", address, address)
+        return _remote_setting("CONTAINER_HOST", address, address)
     if parse_bool(global_options.get("remote", "")):
         return "--remote"
     return f"CONTAINER_CONNECTION={connection}" if connection else None
@@ -62,16 +62,16 @@ def remote_docker(
         environ = {**environ, "DOCKER_CONFIG": global_options["config"]}
     address, context = global_options.get("host"), global_options.get("context")
     if address:
-        return _unless_local("--host", address, address)
+        return _remote_setting("--host", address, address)
     if context and context not in _DEFAULT_CONTEXTS:
-        return _unless_local("--context", context, _context_address(context, environ, read))
+        return _remote_setting("--context", context, _context_address(context, environ, read))
     address = environ.get("DOCKER_HOST")
     if address:
-        return _unless_local("DOCKER_HOST", address, address)
+        return _remote_setting("DOCKER_HOST", address, address)
     context = context or environ.get("DOCKER_CONTEXT")
     if context:
         address = _LOCAL_SOCKET if context in _DEFAULT_CONTEXTS else _context_address(context, environ, read)
-        return _unless_local("DOCKER_CONTEXT", context, address)
+        return _remote_setting("DOCKER_CONTEXT", context, address)
     path = f"{_config_directory(environ)}/config.json"
     context = _member(read(path), "currentContext")
     if not isinstance(context, str) or context in _DEFAULT_CONTEXTS:
@@ -82,7 +82,7 @@ def remote_docker(
     return f"currentContext of {path}: {context}" + (f", {address}" if address else "")
 
 
-def _unless_local(name: str, value: str, address: Optional[str]) -> Optional[str]:
+def _remote_setting(name: str, value: str, address: Optional[str]) -> Optional[str]:
     """Return the setting `NAME=VALUE` that selects a daemon at *address*; None if that is a socket of this machine."""
     if _is_local(address):
         return None
