@@ -125,7 +125,7 @@ def replace_process(path: str, argv: tuple[str, ...], environ: Mapping[str, str]
 def _answer(memo: dict[str, Any], trailing_args: tuple[str, ...]) -> Union[int, Unfinished]:
     try:
         for text in (*(["memo: served\n"] if memo["verbose"] else []), *memo["printed"]):
-            _print(text)
+            _replay_output(text)
     except OSError as error:
         return Unfinished(error)
     if memo["become"] is None:
@@ -140,7 +140,7 @@ def _answer(memo: dict[str, Any], trailing_args: tuple[str, ...]) -> Union[int, 
         return Unfinished(error, start)
 
 
-def _print(text: Union[str, bytes]) -> None:
+def _replay_output(text: Union[str, bytes]) -> None:
     if isinstance(text, bytes):
         sys.stdout.buffer.write(text)
         sys.stdout.flush()
