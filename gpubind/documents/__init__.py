@@ -12,7 +12,7 @@ from gpubind.errors import missing_package
 from gpubind.frozen import NamedTuple
 
 _REPORT = ("jinja2", "markupsafe")
-"""The packages of the extra `report`."""
+"""The packages that the extra `report` installs."""
 
 
 class Made(NamedTuple):
@@ -29,9 +29,9 @@ class Renderer(NamedTuple):
     module: str
     function: str
     is_single: bool = False
-    """Whether it is a format of one check only."""
+    """Whether only one check can have this format."""
     is_page: bool = False
-    """Whether it shows where and when it was made: its renderer takes a `Made` as `made`."""
+    """Whether it shows where and when it was made. Its renderer then takes a `Made` as `made`."""
 
     def load(self) -> Callable[..., str]:
         """Return the renderer. Errors: `HostReadError` (code `missing-package`) where a package is not installed."""
@@ -56,11 +56,12 @@ class PersistentDocument(NamedTuple):
 
     document: Renderer
     content: Literal["mounts", "variables"]
-    """`mounts`: files and nodes, for a runtime without search paths; its renderer takes the plan and the places of
-    generated files. `variables`: the environment of Apptainer or SingularityCE; its renderer takes a `PreparedStart`
-    and the caller's environment."""
+    """`mounts`: files and nodes, for a runtime without search paths; the renderer takes the plan and the paths of
+    its generated files. `variables`: the environment of Apptainer or SingularityCE; the renderer takes a
+    `PreparedStart` and the caller's environment.
+    """
     outlives_command: bool = True
-    """Whether it outlives the command, and so may name no private or temporary file."""
+    """Whether it is still used after the command has ended, and so may not name a private or temporary file."""
 
 
 PLAN_DOCUMENTS = {
@@ -82,7 +83,7 @@ PERSISTENT_DOCUMENTS = {
 """Persistent documents. Each has its own layout; `gpubind/api/render.py` makes the plans for them."""
 
 ALLOW_NONE_FORMATS = ("cdi", "compose")
-"""Formats that support a host without a GPU, so that one command serves all nodes."""
+"""Formats that can describe a host without a GPU, so that the same command works on all nodes."""
 
 FORMATS = ("table", *PLAN_DOCUMENTS, *PERSISTENT_DOCUMENTS)
 """The table is for people, in tables.py."""

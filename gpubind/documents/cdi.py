@@ -31,7 +31,9 @@ def cdi_table(listing: CdiListing) -> Table:
 
 
 def _state(device: ListedCdiDevice, common: tuple[str, ...]) -> str:
-    """Return the state: `stale: 27 paths do not exist`. *common*: those that every device of its file provides."""
+    """Return the state of *device*: `stale: 27 paths do not exist`. *common*: the paths that every device of its
+    file provides.
+    """
     if device.by is not None:
         return f"{device.state} {'by' if device.state == 'shadowed' else 'with'} {device.by}"
     count = len(common) + len(device.gone)

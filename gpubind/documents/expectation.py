@@ -1,6 +1,6 @@
 """An expectation as `gpubind record --expect` writes it: a few lines of TOML, without names of machines.
 
-It begins no table, so that it can be copied below `[require]` in a configuration file.
+No line begins a table, so that all can be copied below `[require]` in a configuration file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gpubind.model.requirements import Expectation
 
 
 def render_expectation(expectation: Expectation, comment: str = "") -> str:
-    """Return *expectation* below *comment*, without its libraries: only records compare these."""
+    """Return *expectation* below *comment*. Its libraries are left out, because only records are compared by them."""
     drivers = expectation.drivers
     lines = [f"# {printable(comment)}"] if comment else []
     lines.append("# gpubind check --expect FILE: what such a node is to have")

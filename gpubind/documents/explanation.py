@@ -14,7 +14,7 @@ from gpubind.explanation.messages import FoundMessage, example, heading
 from gpubind.model import Decision
 
 _MARKS = re.compile(r"(`+)(.+?)\1|(?<![\w*])\*([^* `][^*`]*)\*(?![\w*])")
-"""Code, then emphasis: in code, an asterisk stays."""
+"""Code, or emphasis. Code is tried first, so that an asterisk in it is kept."""
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 _VERBATIM_STARTS = ("|", "    ", "```")
 """The beginnings of lines of tables and of code."""
@@ -29,7 +29,7 @@ _NAMED_BY = {
     "libc": "--libc",
     "liblist": "the list of driver files",
 }
-"""Descriptions of sources that name files; any other name is that of a program, or the line of a list."""
+"""How a source of file names is described. Any other name of a source is that of a program, or a line of a list."""
 
 
 _LINES = 20
@@ -99,7 +99,7 @@ def _cut(line: str, width: int) -> str:
 
 
 def _head(match: FoundMessage, width: int) -> str:
-    """Return the line of the log, and the message in full if the line is only a part of it."""
+    """Return the line of the log, followed by the full message if the line has only a part of it."""
     full_message = example(match)
     return _wrapped(heading(match), width) + (
         "" if full_message is None else _wrapped(f"in full, for example: {full_message}", width)
@@ -160,7 +160,9 @@ def render_json(answer: Answer) -> str:
 
 
 def _folded(tree: str, width: int) -> str:
-    """Wrap the lines of *tree* to *width* columns. The rest of a line is below its own stem; no word is broken."""
+    """Wrap the lines of *tree* to *width* columns. A continued line keeps the indent of its branch; no word is
+    broken.
+    """
     lines = []
     for line in tree.splitlines():
         stem = line[: len(line) - len(line.lstrip("|`- "))].replace("`-- ", "    ").replace("|-- ", "|   ")
@@ -197,7 +199,7 @@ def _paragraphs(page: str) -> list[str]:
 
 
 def _quoted(match: re.Match[str]) -> str:
-    """Return the text without marks. Several words of code keep their quotes, which separate them from the sentence."""
+    """Return the text without marks. Code of several words keeps quotes, which separate it from the sentence."""
     if match.group(3):
         return match.group(3)
     inside = match.group(2).strip()

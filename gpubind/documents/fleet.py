@@ -1,4 +1,4 @@
-"""The answers of many nodes: as a table in which equal nodes are one row, and as a line of JSON each."""
+"""The answers of many nodes: a table in which equal nodes share a row, and a line of JSON for each node."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Verdict = Literal["ok", "warning", "error"]
 _VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 """The worst is the last."""
 _EXITS: dict[Verdict, tuple[int, ...]] = {"ok": (0,), "warning": (0, 1), "error": (1,)}
-"""The exit codes of `check` for each verdict; 1 for a warning is that of --strict."""
+"""The exit codes of `check` for each verdict. With --strict, it is 1 also for a warning."""
 _NAMED = 4
 """Maximum findings that a row names; the others are counted."""
 _VERSION = 60
@@ -45,11 +45,11 @@ class CheckedNode(NamedTuple):
     """The state of a node, by which nodes are grouped."""
 
     digest: Optional[str] = None
-    """Of the plan."""
+    """The digest of its plan."""
     drivers: tuple[NodeDriver, ...] = ()
     findings: tuple[Finding, ...] = ()
     verdict: Optional[Verdict] = None
-    """As the node reported it; None in the document of a plan."""
+    """The verdict that the node reported; None in the document of a plan."""
 
     @property
     def worst(self) -> Verdict:
@@ -84,7 +84,7 @@ class NodeAnswer(NamedTuple):
     node: str
     status: Status
     exit: Optional[int] = None
-    """Of gpubind on the node."""
+    """The exit code of gpubind on the node."""
     why: str = ""
     """Why there is no answer."""
     document: Optional[dict[str, Any]] = None
@@ -93,7 +93,7 @@ class NodeAnswer(NamedTuple):
 
     @property
     def is_good(self) -> bool:
-        """Return whether the node answered, and neither found an error nor ended with one."""
+        """Return whether the node answered, found no error, and did not end with one."""
         return self.status == "answered" and self.exit == 0 and not isinstance(self.result, NodeError)
 
     @property
@@ -142,7 +142,7 @@ def read_document(data: bytes) -> tuple[dict[str, Any], Result]:
 
 
 def with_exit(answer: NodeAnswer, error: str) -> NodeAnswer:
-    """Return *answer*, as failed if its exit code does not agree with its verdict.
+    """Return *answer*; mark it as failed if its exit code contradicts its verdict.
 
     *error*: the message of an error on standard error, if any.
     """
@@ -169,7 +169,9 @@ class NodeGroup(NamedTuple):
 
     @property
     def why_unanswered(self) -> str:
-        """Why there is no answer. If the texts of several nodes may differ, it is an example."""
+        """Why these nodes did not answer. If their messages may differ, the message of one node is given as an
+        example.
+        """
         first = self.answer
         is_example = len(self.nodes) > 1 and (first.status == "garbled" or first.node in first.why)
         return f"{first.node}, for example: {first.why}" if is_example else first.why
@@ -210,7 +212,7 @@ def _key(answer: NodeAnswer) -> object:
 def answers_table(groups: Iterable[NodeGroup], fold: Fold) -> Table:
     """Return a row for each group. *fold* writes several nodes as one set.
 
-    Rows that would be equal name the findings by which their nodes differ.
+    If rows would be equal otherwise, they also name the findings in which their nodes differ.
     """
     listed = []
     for group in groups:

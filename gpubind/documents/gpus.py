@@ -14,7 +14,7 @@ from gpubind.planner.gpus.selection import SelectedInventory
 _NAME_COLUMNS = (Column("GPU"), Column("vendor"), *always_shown("model"))
 _OTHER_COLUMNS = (*always_shown("UUID", "address"), Column("render node"), *always_shown("access", "chosen"))
 _PARTITION = Column("partition")
-"""Follows the model, if a GPU has such a mode."""
+"""A column that follows the model if any GPU has a partition mode."""
 UNKNOWN = "-"
 _YES_NO = ("no", "yes")
 
@@ -23,15 +23,17 @@ class ListedGpu(NamedTuple):
     """One GPU of a host, chosen or not."""
 
     gpu: Gpu
-    """With all of its MIG devices."""
+    """The GPU with all of its MIG devices."""
     mig: tuple[MigDevice, ...]
-    """Those that are chosen."""
+    """The MIG devices that are chosen."""
     nodes: tuple[DeviceNode, ...]
-    """Its own; without those that all GPUs share."""
+    """The nodes of this GPU only, without those that all GPUs share."""
 
     @property
     def access(self) -> Optional[str]:
-        """Return the caller's access to all of its nodes: `rw`, `r`, `w` or `none`; None if it has none."""
+        """Return which access the caller has to all of its nodes: `rw`, `r`, `w` or `none`; None if the GPU has no
+        node.
+        """
         if not self.nodes:
             return None
         return "".join(letter for letter in "rw" if all(letter in node.access for node in self.nodes)) or "none"
@@ -62,7 +64,7 @@ def render_gpus_json(gpus: Sequence[ListedGpu]) -> str:
 
 
 def gpus_table(gpus: Sequence[ListedGpu]) -> Table:
-    """Return a row for each GPU, and below it one for each of its MIG devices, named as `--gpus` takes it."""
+    """Return a row for each GPU, and below it one for each MIG device, which is named as in a value of `--gpus`."""
     divided = any(listed.gpu.partition for listed in gpus)
     rows: list[Row] = []
 

@@ -1,6 +1,7 @@
 """`plan --format links`: links to the driver's libraries, for programs without a container.
 
-Libraries of the rule `closure` (libstdc++, libelf) are left out: such programs have their own.
+Libraries that are in the plan by the rule `closure` (libstdc++, libelf) are left out: programs of the host have their
+own.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from gpubind.model import HostPath, Plan
 from gpubind.model.findings import with_count
 
 _LIBRARIES_32 = "lib32"
-"""The subdirectory of 32-bit libraries: a loader ignores those of another machine, but only after opening them."""
+"""The subdirectory of 32-bit libraries. A loader ignores libraries of another architecture, but must open them to
+find out.
+"""
 _MANIFESTS = {
     "/egl_vendor.d/": "__EGL_VENDOR_LIBRARY_FILENAMES",
     "/egl_external_platform.d/": "__EGL_EXTERNAL_PLATFORM_CONFIG_FILENAMES",
@@ -20,7 +23,7 @@ _MANIFESTS = {
 
 
 def links_of(plan: Plan) -> dict[str, HostPath]:
-    """Return the links for *plan*: the host's file for each name of a library."""
+    """Return the links for *plan*: for each name of a library, the file of the host."""
     links: dict[str, HostPath] = {}
     for mount in plan.mounts:
         if mount.kind == "library" and mount.source is not None and mount.rule != "closure":

@@ -1,13 +1,13 @@
 """A plan as variables for Apptainer or SingularityCE: environment modules (Lmod, Tcl), and Slurm's TaskProlog.
 
-A module changes the variables that the `-env` formats change, and restores them when it is unloaded. So it unsets
-nothing: a module cannot restore an unset variable. An image's empty elements of LD_LIBRARY_PATH stay: a shell would
+A module changes the same variables as the `-env` formats, and restores them when it is unloaded. It unsets none,
+because it could not restore an unset variable. Empty elements of an image's LD_LIBRARY_PATH are kept: a shell would
 remove them by an expression with `//`, but Lmod treats appended values as directories, and writes `//` as `/`.
 
 A TaskProlog prints lines for one task: `export NAME=value`, `unset NAME` or `print text`, exactly, without quotes.
-Slurm reads a line into 4096 bytes, and the rest of a longer one as another line.
-Sources: Lmod 8, "Lua Modulefile Functions" and `tools/fileOps.lua` (path_regularize); Environment Modules 5,
-modulefile(4); Slurm's `src/slurmd/slurmstepd/task.c`, `_proc_stdout` and `_run_script_and_set_env`.
+Slurm reads each line into a buffer of 4096 bytes, and treats the rest of a longer line as another line. Sources: Lmod
+8, "Lua Modulefile Functions" and `tools/fileOps.lua` (path_regularize); Environment Modules 5, modulefile(4); Slurm's
+`src/slurmd/slurmstepd/task.c`, `_proc_stdout` and `_run_script_and_set_env`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from gpubind.runtimes.runtime import PreparedStart
 
 WHAT = "a list of binds in a variable"
 LINE_LENGTH = 4094
-"""Bytes of a line with its end: `fgets` gets one less than the buffer, and keeps one for the end of the string."""
+"""Maximum bytes of a line with its end. `fgets` gets the size of the buffer less one, and needs one byte for the
+final zero.
+"""
 
 
 def render_lmod(prepared: PreparedStart, environ: Mapping[str, str]) -> str:
@@ -87,15 +89,15 @@ def _lua(text: str) -> str:
 
 
 def _tcl(text: str) -> str:
-    """Quote a word of Tcl. Braces are escaped because the whole file may be read in braces."""
+    """Quote *text* as a word of Tcl. Braces are escaped, because the file may be read as a whole within braces."""
     return '"' + re.sub(r'[\\"$\[\]{}]', r"\\\g<0>", text) + '"'
 
 
 def render_taskprolog(prepared: PreparedStart, environ: Mapping[str, str]) -> str:
-    """Return the lines for a task with the environment *environ*, whose values precede those of the plan.
+    """Return the lines for a task with the environment *environ*. Values in it precede those of the plan.
 
-    Error findings are printed at the beginning of the task's output: a TaskProlog has no standard error.
-    Errors: `RuntimeLimitError` (codes `unsupported-path`, `unsupported-value`, `long-line`).
+    A TaskProlog has no standard error, so error findings are printed at the beginning of the task's output. Errors:
+    `RuntimeLimitError` (codes `unsupported-path`, `unsupported-value`, `long-line`).
     """
     _require_plain_binds(prepared)
     lines = []
@@ -114,7 +116,7 @@ def render_taskprolog(prepared: PreparedStart, environ: Mapping[str, str]) -> st
 
 
 def _new_value(change: VariableChange, environ: Mapping[str, str]) -> Optional[str]:
-    """Return the new value of the variable; None if it contains the change already."""
+    """Return the new value of the variable; None if its value already contains the change."""
     if change.op == "set":
         return None if environ.get(change.name) == change.value else change.value
     older = older_name(change.name)

@@ -135,7 +135,9 @@ def _driver(needs: ImageNeeds) -> Iterator[Row]:
 
 
 def _code(files: Sequence[CodeFile]) -> str:
-    """Return the architectures of *files*. Those that only a few modules have are listed apart, with their number."""
+    """Return the architectures of *files*. Architectures that only a few modules have are listed separately, with
+    their number.
+    """
     merged = merge_gpu_code(files)
     shares = {arch: best_share(files, arch) for arch in merged.code}
     enough = [arch for arch, share in shares.items() if share.is_enough or arch[-1] in "af"]
@@ -149,7 +151,7 @@ def _code(files: Sequence[CodeFile]) -> str:
 
 
 def _by_vendor(files: Iterable[CodeFile]) -> Iterator[list[CodeFile]]:
-    """Yield the *files* with code for the same vendors' GPUs, AMD's last."""
+    """Yield groups of *files*, each with code for GPUs of the same vendors; the group of AMD is last."""
     groups: dict[tuple[str, ...], list[CodeFile]] = {}
     for file in files:
         groups.setdefault(tuple(sorted(file.gpu_code.vendors)), []).append(file)
@@ -157,7 +159,9 @@ def _by_vendor(files: Iterable[CodeFile]) -> Iterator[list[CodeFile]]:
 
 
 def _of_parts(needs: ImageNeeds, name: str, mains: Sequence[CodeFile]) -> Iterator[Row]:
-    """Yield AMD's architectures of each file of framework *name* that differ from those of all *mains*."""
+    """Yield AMD's architectures for each file of the framework *name* whose architectures differ from those of all
+    *mains*.
+    """
     of_amd = [file for file in needs.gpu_code if "amd" in file.gpu_code.vendors]
     main_archs = {code for file in of_amd if file in mains for code in file.gpu_code.code}
     for file in of_amd:

@@ -13,7 +13,7 @@ _FINDINGS = always_shown("severity", "code", "subject", "what", "hint", "command
 
 
 class Findings(tuple[Finding, ...]):
-    """The findings of a check: a notebook shows them as a table, and `print` as lines."""
+    """The findings of a check. A notebook shows them as a table, and `print` prints a line for each."""
 
     def __str__(self) -> str:
         return "\n".join(map(str, self))

@@ -74,7 +74,9 @@ _PLURALS: dict[FileRole, str] = {
 }
 KINDS = tuple(_PLURALS)
 _GROUPED_KINDS = ("library", "binary")
-"""Kinds of files that the container has in one directory, whatever directory they come from."""
+"""Kinds of files that are in one directory of the container, although they come from several directories of the
+host.
+"""
 _BINDS = (Column("name in the container"), Column("size", align_right=True), Column("listed by"), Column("host"))
 _NODES = (*always_shown("device node", "number"), *map(Column, ("mode", "group", "access", "GPU", "for")))
 _VARIABLES = (Column("variable"), Column("operation"), Column("value", always_shown=True), Column("for"))
@@ -82,7 +84,7 @@ _LEFT_OUT = tuple(map(Column, ("not in the plan", "verdict", "rule", "why")))
 
 
 def plan_tables(plan: Plan, *, verbose: bool = False) -> list[Table]:
-    """Return the plan as tables: binds, devices, environment; *verbose*: and everything left out."""
+    """Return the plan as tables: binds, devices, environment; with *verbose*, also everything that is left out."""
     bundled = [mount for mount in plan.mounts if mount.kind in _GROUPED_KINDS]
     others = [mount for mount in plan.mounts if mount.kind not in _GROUPED_KINDS]
     variables = [(variable.name, variable.op, variable.value or "", variable.rule) for variable in plan.env]
@@ -98,13 +100,13 @@ def plan_tables(plan: Plan, *, verbose: bool = False) -> list[Table]:
 
 
 class BindGroup(NamedTuple):
-    """The binds of one kind and capability; of libraries and programs, also from one directory of the host."""
+    """The binds of one kind and capability. Libraries and programs are also grouped by their directory on the host."""
 
     title: str
     directory: str
-    """With a slash at its end; empty for files that keep their paths."""
+    """The directory on the host, with a slash at its end; empty for files that have the same path in the container."""
     files: tuple[tuple[str, tuple[Mount, ...]], ...]
-    """Each host file, below *directory*, with its binds; a generated one by its target."""
+    """Each file of the host, relative to *directory*, with its binds. A generated file is named by its target."""
 
 
 def bind_groups(mounts: Iterable[Mount]) -> list[BindGroup]:

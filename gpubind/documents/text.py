@@ -16,7 +16,7 @@ from gpubind.model.plain import dump_document, to_json_value
 
 
 def wrapped(text: str, width: int, indent: str = "", first: str = "") -> list[str]:
-    """Return *text* in lines of *width* columns, the first after *first*, the others after *indent*.
+    """Return *text* in lines of *width* columns. The first line begins with *first*, each other line with *indent*.
 
     Lines end between words. A word that is longer than a line is not broken.
     """
@@ -38,7 +38,7 @@ def render_document(schema: str, members: Mapping[str, Any]) -> str:
 
 
 def escape_for_quotes(text: str) -> str:
-    """Return *text*, `printable`, for a place in double quotes where a backslash escapes."""
+    """Return *text*, `printable` and escaped for double quotes in which a backslash escapes."""
     return printable(text).replace("\\", "\\\\").replace('"', '\\"')
 
 
@@ -77,7 +77,7 @@ def render_tsv(plan: Plan, *, verbose: bool = False) -> str:
 
 
 def render_json(plan: Plan, *, verbose: bool = False) -> str:
-    """Return the plan document. It always has the files that are left out: *verbose* changes nothing."""
+    """Return the plan document. It always has the files that are left out, so *verbose* changes nothing."""
     return plan.to_json()
 
 

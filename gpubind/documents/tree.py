@@ -1,6 +1,7 @@
 """`gpubind explain --tree`: what a program is linked with, as a tree, as JSON (data/tree.schema.json), or for Graphviz.
 
-The text follows libtree: a file is expanded where the loader first meets it, and only named everywhere else.
+The text follows libtree: a file's libraries are listed below it where the loader first meets the file. Everywhere else
+it is only named.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from gpubind.loader.linkage import LinkedFile, LinkUse
 
 DEPTH_LIMIT = 64
-"""Levels that the text shows below the program: a crafted chain of libraries has thousands."""
+"""The number of levels below the program that the text shows. A crafted chain of libraries could have thousands."""
 _RULES = {
     "interpreter": "PT_INTERP",
     "path": "its path",
@@ -37,7 +38,7 @@ class LinkageTree(NamedTuple):
 
     asked: str
     names: tuple[str, ...]
-    """The program, and the interpreters that it leads to if it is a script."""
+    """The names of the program, and of the interpreters that run it if it is a script."""
     image: Optional[str]
     """The image that it is in; None for this host."""
     files: tuple[LinkedFile, ...]
@@ -69,7 +70,7 @@ def render_tree_text(tree: LinkageTree) -> str:
 
 
 def _branches(tree: LinkageTree) -> dict[str, list[_TreeLine]]:
-    """Return the lines below each file; each file is expanded below the first that needs it."""
+    """Return the lines below each file. A file is expanded only below the first file that needs it."""
     files = {file.path: file for file in tree.files}
     seen = {tree.files[0].path}
     branches: dict[str, list[_TreeLine]] = {}
@@ -96,7 +97,7 @@ def _expanded(name: str, use: Optional[LinkUse], file: Optional[LinkedFile]) -> 
 
 
 def _more(file: LinkedFile) -> str:
-    """Return the host's file that is mounted at this path, and why the loader refuses it."""
+    """Return which file of the host is mounted at this path, and why the loader refuses the file."""
     return (f" <- {file.source}" if file.source is not None else "") + (f": {file.fault}" if file.fault else "")
 
 

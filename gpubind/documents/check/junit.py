@@ -15,7 +15,7 @@ from gpubind.rules.outcome import Report
 
 
 def render_junit(report: Report) -> str:
-    """Return the report as XML. An error finding is a failure, others are text."""
+    """Return the report as XML. Each error is a failure; other findings are only text."""
     return _written(_suite(report))
 
 

@@ -1,7 +1,7 @@
 """`check --format markdown`: the report for a ticket.
 
-Source: CommonMark 0.31 and GitHub Flavored Markdown, "Tables". Texts of a host or an image are shown literally: text in
-backquotes is code, and everything else is escaped.
+Source: CommonMark 0.31 and GitHub Flavored Markdown, "Tables". Texts of a host or an image are shown literally: parts
+in backquotes become code, and all other characters with a meaning in Markdown are escaped.
 """
 
 from __future__ import annotations

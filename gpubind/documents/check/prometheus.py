@@ -1,8 +1,8 @@
 """`check --format prometheus`: a file for the textfile collector of node_exporter.
 
-It contains no time: node_exporter reports that of the file (`node_textfile_mtime_seconds`), and equal outcomes have
-equal files.
-Source: Prometheus documentation, "Exposition formats"; node_exporter, "Textfile Collector".
+It contains no time, so that equal outcomes have equal files. node_exporter itself reports the time of the file
+(`node_textfile_mtime_seconds`). Source: Prometheus documentation, "Exposition formats"; node_exporter, "Textfile
+Collector".
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FamilyParts = tuple[str, str, Iterable[_Sample]]
 
 
 def render_prometheus(report: Report) -> str:
-    """Return the report in the text format of Prometheus. Notes are counted, not named."""
+    """Return the report in the text format of Prometheus. Of notes, only the number is reported."""
     return "".join(starmap(_family, (*_status(verdict(report.findings)), *_families(report))))
 
 
@@ -69,7 +69,9 @@ def _families(report: Report) -> Iterator[_FamilyParts]:
 
 
 def _states(plan: Plan) -> dict[str, int]:
-    """Return the numbers of GPUs. A GPU is usable if the container gets the node through which programs use it."""
+    """Return the number of GPUs in each state. A GPU is usable if the container gets the node through which
+    programs use it.
+    """
     chosen = [gpu for gpu in plan.gpus if gpu.chosen]
     minors = {str(node.target): node.minor for node in plan.devices}
     usable = [gpu for gpu in chosen if gpu.node in minors and (gpu.vendor != "nvidia" or minors[gpu.node] == gpu.minor)]

@@ -14,8 +14,8 @@ from gpubind.rules.outcome import Report, verdict
 def fold_findings(findings: Iterable[Finding], *, brief: bool = False) -> list[Finding]:
     """Return *findings* for people: those that are `alike` become one.
 
-    Its `what` is that of the first, and names the other subjects. Its `where` lists all locations, or with *brief* the
-    first ones.
+    Its `what` is that of the first of them, with the other subjects. Its `where` lists all locations, or with *brief*
+    only the first ones.
     """
     merged = []
     for first, *others in alike(findings):
@@ -28,7 +28,9 @@ def fold_findings(findings: Iterable[Finding], *, brief: bool = False) -> list[F
 
 
 def alike(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Group *findings* with equal remedies that differ only in the subject and the location. Their order is kept."""
+    """Group the *findings* that differ only in subject and location, and that have equal remedies. Their order is
+    kept.
+    """
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for at, finding in enumerate(findings):
         has_remedy = finding.hint is not None or finding.command is not None
@@ -50,7 +52,7 @@ def verdict_line(report: Report) -> str:
 
 
 def excluded_text(report: Report) -> str:
-    """Return, in brackets, the errors and warnings that --only leaves out."""
+    """Return, in brackets, the number of errors and warnings that --only leaves out."""
     names = dict.fromkeys(f"{finding.severity} {finding.code}" for finding in report.not_counted)
     return f"(--only does not count: {', '.join(names)})"
 

@@ -96,7 +96,9 @@ def _line(text: str) -> str:
 
 
 def _uri(image: str) -> str:
-    """Return the reference of an image as a URI: a file by its path, an image of a store (`podman:NAME`) as it is."""
+    """Return the reference of an image as a URI: a file becomes its path; a name in a store (`podman:NAME`) stays
+    unchanged.
+    """
     store, colon, name = image.partition(":")
     is_stored = bool(colon) and store.isalpha() and "/" not in store
     return f"{store}:{_quoted(name)}" if is_stored else _quoted(image)

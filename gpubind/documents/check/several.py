@@ -60,7 +60,9 @@ def _check_name(report: Report) -> str:
 
 
 def equal_hosts(reports: Iterable[Report], outcome: Callable[[Report], _T]) -> dict[tuple[_T, ...], list[str]]:
-    """Group the hosts of *reports* whose reports, one for each image, have the same *outcome*."""
+    """Group the hosts of *reports* by their outcomes: each has a report for each image, and *outcome* is applied to
+    all of them.
+    """
     outcomes: dict[str, dict[Optional[str], _T]] = {}
     for report in reports:
         outcomes.setdefault(str(report.checked.host), {})[report.checked.image] = outcome(report)
@@ -71,7 +73,7 @@ def equal_hosts(reports: Iterable[Report], outcome: Callable[[Report], _T]) -> d
 
 
 def host_names(reports: Iterable[Report]) -> dict[str, str]:
-    """Return the names of the hosts, by the user's arguments. Hosts that share a name have their arguments as names."""
+    """Return the name of each host, by the user's argument. Hosts that share a name are called by their arguments."""
     names = {str(report.checked.host): report.host_name or str(report.checked.host) for report in reports}
     number = Counter(names.values())
     return {host: name if number[name] == 1 else host for host, name in names.items()}

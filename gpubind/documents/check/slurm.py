@@ -1,6 +1,6 @@
-"""`check --format slurm`: the errors in one line, as the reason of a drained node.
+"""`check --format slurm`: the errors in one line, as the reason why a node is drained.
 
-The line is never empty and names what is wrong: `sinfo -R` shows nothing else.
+`sinfo -R` shows nothing but this line. So it is never empty, and names what is wrong.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ LIMIT = 100
 """Maximum characters of the line."""
 _MARGIN = len("gpubind: warning  +999 (999 not counted)")
 HEAD = "gpubind:"
-"""Its beginning, by which a script knows its own reasons."""
+"""The beginning of the line, by which a script recognizes the reasons that it has set."""
 
 
 def render_slurm(report: Report) -> str:
-    """Return the errors in one line, else the warnings, else `gpubind: ok`.
+    """Return the errors in one line; if there are none, the warnings; else `gpubind: ok`.
 
-    Each is its code and subject. Those that do not fit are counted; the first of each code comes before others.
+    Each error is shown by its code and subject. The first error of each code is shown before other errors, and those
+    that do not fit are counted.
     """
     worst = verdict(report.findings)
     pairs = ((finding.code, finding.subject) for finding in report.findings if finding.severity == worst != "ok")
@@ -54,7 +55,7 @@ def _line(head: str, items: Sequence[tuple[str, str]], tail: str = "") -> str:
 
 
 def _code_with_subject(code: str, subject: str) -> str:
-    """Return the code with its subject, or with the base name of a long path, or only the code if neither can fit."""
+    """Return *code* with *subject*, or with the base name of a long path; only *code* if neither can fit."""
     forms = [f"{code}({printable(name)})" for name in (subject, basename(subject)) if name]
     fitting = (form for room in (LIMIT // 2, LIMIT - _MARGIN) for form in forms if len(form) <= room)
     return next(fitting, code)

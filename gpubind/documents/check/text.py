@@ -1,6 +1,6 @@
-"""`gpubind check` for people: what was checked and the verdict, then what is wrong, then notes by their theme.
+"""`gpubind check` for people: what was checked and the verdict, then errors and warnings, then notes by theme.
 
-A terminal and a log show the same text; only a terminal has colours.
+A terminal and a log get the same text, but only a terminal gets colours.
 """
 
 from __future__ import annotations

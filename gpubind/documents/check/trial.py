@@ -10,7 +10,7 @@ _PREDICTED_SUCCESS = {"loads": "loads", "program": "may be executed", "driver": 
 _THE_SAME = "the same"
 _ABSENT = ": cannot open shared object file: No such file or directory"
 _SHOWN = 60
-"""Maximum characters of a driver's answer. The JSON has all of it."""
+"""Maximum characters that are shown of a driver's answer. The JSON document has the whole answer."""
 
 
 def trial_table(trial: Trial, *, verbose: bool = False) -> Table:

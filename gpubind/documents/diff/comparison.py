@@ -11,13 +11,15 @@ from gpubind.frozen import NamedTuple
 Cause = Literal["driver", "gpus", "files"]
 PRESENCE, PRESENT, ABSENT = "presence", "present", "absent"
 _PRESENCE_SECTIONS = (*FILES, "device")
-"""Sections whose facts are compared by presence; those of others by value, even if one side has none."""
+"""Sections in which only the presence of a fact is compared. In all others, values are compared, and a missing one
+differs.
+"""
 _OF_VERSION = ("size", "content")
-"""Fields of a file that change with the driver's version."""
+"""Fields of a file that differ between versions of the driver."""
 
 _Key = tuple[Section, str]
 Fold = Callable[[Sequence[str]], str]
-"""A function that makes one short name of the names of several hosts."""
+"""A function that folds the names of several hosts into one short name."""
 
 
 class Difference(NamedTuple):
@@ -26,19 +28,21 @@ class Difference(NamedTuple):
     section: Section
     name: str
     field: str
-    """`presence`, from `present` to `absent` or the reverse, for a whole fact."""
+    """The name of the field; `presence` if a whole fact is `present` on one side and `absent` on the other."""
     before: Optional[str]
-    """The value of the reference; None if it has none, or it is not known."""
+    """The value of the reference; None if it has no value, or if its value is unknown."""
     after: Optional[str]
     follows: Optional[Cause] = None
-    """The cause of this difference: the driver, the number of GPUs, files that are present or absent."""
+    """The cause of which this difference is a consequence: the driver, the number of GPUs, files that are present
+    or absent.
+    """
 
 
 class HostsWith(NamedTuple):
     """Hosts with one driver."""
 
     driver: str
-    """For people: `nvidia 550.163.01, CUDA 12.4`; empty if they have none, or did not send it."""
+    """The driver, for people: `nvidia 550.163.01, CUDA 12.4`; empty if the hosts have none, or did not report it."""
     hosts: tuple[str, ...]
 
 
@@ -49,9 +53,9 @@ class EqualHosts(NamedTuple):
     hosts: tuple[str, ...]
     """In the order of the command line."""
     differences: tuple[Difference, ...]
-    """From the reference, in the order of sections; empty for the reference itself."""
+    """How they differ from the reference, in the order of sections; empty for the reference itself."""
     drivers: tuple[HostsWith, ...] = ()
-    """The hosts by their drivers: with images, equal hosts may have several."""
+    """The hosts by their drivers. If images were compared, equal hosts may have different drivers."""
     images: tuple[ImageOutcome, ...] = ()
     """The outcomes for the first of the hosts."""
 
@@ -74,7 +78,9 @@ class Comparison(NamedTuple):
     """Several hosts, compared."""
 
     groups: tuple[EqualHosts, ...]
-    """The largest first, which is the reference; of equally large ones, that of the host that was given first."""
+    """The groups, the largest first: it is the reference. Equally large groups are in the order of their first
+    hosts.
+    """
 
     @property
     def is_equal(self) -> bool:
@@ -95,7 +101,7 @@ def compare(snapshots: Iterable[Snapshot]) -> Comparison:
 
 
 def compare_hosts(snapshots: Iterable[tuple[Snapshot, Iterable[str]]]) -> Comparison:
-    """Compare as `compare`, given each snapshot with the hosts that have it."""
+    """Compare as `compare` does; each snapshot comes with the hosts that have it."""
     groups: dict[str, _Equal] = {}
     for snapshot, hosts in snapshots:
         digest, names = snapshot.digest, tuple(hosts)

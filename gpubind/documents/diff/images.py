@@ -21,12 +21,12 @@ class ImageChange(NamedTuple):
 
     image: str
     before: ImageOutcome
-    """Of the reference."""
+    """The outcome on the reference."""
     after: ImageOutcome
 
 
 def _changes_of(reference: EqualHosts, group: EqualHosts) -> list[ImageChange]:
-    """Return the images whose verdicts differ. An image that only one group checked is left out."""
+    """Return the images whose verdicts differ. An image that only one of the two groups checked is left out."""
     before, after = ({outcome.image: outcome for outcome in hosts.images} for hosts in (reference, group))
     pairs = (ImageChange(image, before[image], after[image]) for image in after if image in before)
     return [change for change in pairs if change.before.verdict != change.after.verdict]
@@ -90,7 +90,8 @@ def sentences_of(
 ) -> Iterator[tuple[ImageChange, str]]:
     """Yield each image whose verdict changes on *group*, with its sentence.
 
-    Two hosts with different drivers are taken for one host before and after an upgrade.
+    If there are just two hosts and their drivers differ, the sentence treats them as one host before and after an
+    upgrade.
     """
     reference = comparison.groups[0]
     drivers = {each.driver for group in comparison.groups for each in group.drivers}
@@ -102,9 +103,9 @@ def sentences_of(
 
 
 def unchanged_text(comparison: Comparison) -> str:
-    """Return how many images have one verdict on all hosts: `no verdict changes for 1 image: 1 full support`.
+    """Return how many images have the same verdict on all hosts: `no verdict changes for 1 image: 1 full support`.
 
-    Empty if there are none.
+    Empty if there are no such images.
     """
     reference, *others = comparison.groups
     changed = {change.image for group in others for change in _changes_of(reference, group)}

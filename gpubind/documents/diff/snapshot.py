@@ -1,7 +1,7 @@
 """A snapshot: the facts of a host that matter to containers. Equal hosts have equal snapshots, whatever their names.
 
-UUIDs, serial numbers, PCI addresses, major numbers that the kernel assigns, paths on the host and the variables of
-a job are left out. A file that has the driver's version in its name is the same file in every version.
+A snapshot has no UUIDs, serial numbers, PCI addresses, major numbers that the kernel assigns, paths on the host, or
+variables of a job. A file with the driver's version in its name counts as the same file in every version.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ from gpubind.rules.outcome import verdict
 SCHEMA = "gpubind.snapshot/1"
 Section = Literal["driver", "kernel", "gpus", "library", "program", "file", "device", "variable", "finding", "image"]
 SECTIONS: tuple[Section, ...] = get_args(Section)
-"""In the order of documents. `image`: the verdict about an image on the host."""
+"""The sections, in the order of documents. `image` has the verdicts about images on the host."""
 FILES: tuple[Section, ...] = ("library", "program", "file")
 _SECTION_OF_KIND: dict[str, Section] = {"library": "library", "binary": "program"}
 _ROOT_SECTIONS: tuple[Section, ...] = ("driver", *FILES, "image")
 MODULE = "kernel module"
 CHECK = "check"
 _STATIC_MAJORS = (195, 226)
-"""Those of NVIDIA's GPUs and of DRM; the kernel assigns all others. Source: Documentation/admin-guide/devices.txt."""
+"""The fixed major numbers: NVIDIA's GPUs and DRM. The kernel assigns all others. Source:
+Documentation/admin-guide/devices.txt.
+"""
 
 
 class SnapshotFact(NamedTuple):
@@ -39,14 +41,15 @@ class SnapshotFact(NamedTuple):
 
     section: Section
     key: str
-    """Equal for the same fact of another host."""
+    """The identity of the fact: it is equal for the same fact of another host."""
     name: str
-    """As on this host."""
+    """The name of the fact on this host."""
     fields: dict[str, Optional[str]]
-    """The compared values, the most important first; None if there is none, or it is not known."""
+    """The compared values, the most important first; None for a value that is missing or unknown."""
     vendor_scope: str = ""
-    """The vendor of a file or node, with ` GPU` for a node of one GPU, ` driver` for a file of the driver's version;
-    `CHECK` for a finding that the plan does not have. It is not compared."""
+    """The vendor of a file or node, followed by ` GPU` for a node of one GPU, or by ` driver` for a file of the
+    driver's version. `CHECK` for a finding that is not one of the plan. It is not compared.
+    """
 
 
 class ImageOutcome(NamedTuple):
@@ -54,7 +57,9 @@ class ImageOutcome(NamedTuple):
 
     image: str
     findings: tuple[Finding, ...]
-    """Errors, warnings, and notes that have a `support`, worst first; without those of a check of the host."""
+    """Errors, warnings, and notes that have a `support`, the worst first. Findings that the host has without the
+    image are left out.
+    """
 
     @property
     def verdict(self) -> str:
@@ -69,7 +74,7 @@ class Snapshot(NamedTuple):
 
     name: str
     facts: tuple[SnapshotFact, ...]
-    """Sorted by section and key; each key is unique in its section."""
+    """The facts, sorted by section and key. Each key is unique in its section."""
     driver: str = ""
     """Its drivers, for people: `nvidia 550.163.01, CUDA 12.4`. They are not compared."""
     images: tuple[ImageOutcome, ...] = ()
@@ -89,7 +94,9 @@ class Snapshot(NamedTuple):
 
     @property
     def as_of_root(self) -> Snapshot:
-        """Return the snapshot with only the facts of a directory with a driver: no kernel, devices, checks of them."""
+        """Return the snapshot with only the facts of a directory with a driver: none of the kernel, of devices, or
+        of checks of them.
+        """
         facts = (fact for fact in self.facts if fact.section in _ROOT_SECTIONS)
         without = (
             fact._replace(fields={**fact.fields, MODULE: None}) if MODULE in fact.fields else fact for fact in facts
@@ -125,7 +132,8 @@ def snapshot_of(
 ) -> Snapshot:
     """Return the snapshot of the host of *plan*, called *name*.
 
-    *check_findings*: those of its check; their notes concern facts that are compared anyway. *release*: its kernel's.
+    *check_findings* are those of its check; notes among them are left out, because they concern facts that are compared
+    anyway. *release* is that of its kernel.
     """
     facts = [*_drivers(plan), *_gpus(plan), *_files(plan), *map(_device, plan.devices), *_variable_facts(plan)]
     facts += _finding_facts(plan, plan.findings)
@@ -146,7 +154,7 @@ def _driver_text(plan: Plan) -> str:
 
 
 def sorted_snapshot(name: str, facts: Iterable[SnapshotFact]) -> Snapshot:
-    """Return the snapshot of *facts*. Of several with one key, the second has the key `KEY #2`, and so on."""
+    """Return the snapshot of *facts*. If several have one key, the second one gets the key `KEY #2`, and so on."""
     by_key: dict[tuple[int, str], SnapshotFact] = {}
     for fact in facts:
         number, key = 1, fact.key
@@ -204,9 +212,9 @@ def _files(plan: Plan) -> Iterator[SnapshotFact]:
 
 
 def _name_of(mount: Mount, sonames: Mapping[Optional[HostPath], str]) -> str:
-    """Return the soname of a library, the name of a program, and the path in the container of anything else.
+    """Return the soname of a library, the name of a program, or the path in the container of any other file.
 
-    *sonames*: those of the plan, by file. `libcuda.so` is a name of `libcuda.so.1`.
+    *sonames* has the sonames of the plan, by file. `libcuda.so` is a name of `libcuda.so.1`.
     """
     base = mount.target.rpartition("/")[2]
     if mount.kind == "library":

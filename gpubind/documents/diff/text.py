@@ -20,9 +20,9 @@ CAUSES: dict[Cause, str] = {"driver": "the driver", "gpus": "the number of GPUs"
 
 
 def render_diff_text(comparison: Comparison, fold: Fold = shorten_list) -> str:
-    """Return the equal hosts, and for each other group its differences, a line each.
+    """Return the equal hosts, and the differences of each other group, one on each line.
 
-    If images were checked: the drivers of each group, and a sentence for each image whose verdict changes.
+    If images were checked, each group also has its drivers, and a sentence for each image whose verdict changes.
     """
     reference = comparison.groups[0]
     first = f"{printable(reference.hosts[0])}"

@@ -1,8 +1,9 @@
-"""A plan as a CDI spec: `podman run --device nvidia.com/gpu=all` and its kind, where no NVIDIA tool is installed.
+"""A plan as a CDI spec: for `podman run --device nvidia.com/gpu=all` and the like, where no tool of NVIDIA is
+installed.
 
-It sets only the variables of `context_free_env`: those of a spec replace the image's and the user's values. It stores
-no device numbers: the runtime reads them at each start, so a reboot makes nothing stale. Its version is the oldest that
-supports its content.
+It sets only the variables of `context_free_env`, because variables of a spec replace the image's and the user's values.
+It has no device numbers: the runtime reads them at each start, so that a reboot makes nothing stale. Its version is the
+oldest that supports its content.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ _GPU_NODE = re.compile(r"/dev/nvidia[0-9]+")
 
 
 def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optional[HostPath] = None) -> str:
-    """Return *plan* as a spec with a device for each GPU, by number and by UUID, and `all`.
+    """Return *plan* as a spec that has a device for each GPU, by number and by UUID, and the device `all`.
 
-    The number of an AMD GPU is that of AMD's toolkit (`sorted_by_pci`), not its index.
-    Of an empty plan for one vendor: `all` and `none`, which provide nothing.
-    *staged* has the paths of generated files. *hook* is the path of nvidia-cdi-hook on the host: it adds the directory
-    of the libraries to the container's ld cache.
-    Errors: `RuntimeLimitError`: `cdi-kinds` for a plan of several vendors, or of one that has no kind;
-    `unsupported-path` for a path that is not UTF-8, `unsupported-value` for such a variable.
+    The number of an AMD GPU is that of AMD's toolkit (`sorted_by_pci`), not its index. The spec of an empty plan for
+    one vendor has the devices `all` and `none`, which provide nothing. *staged* has the paths of generated files.
+    *hook* is the path of nvidia-cdi-hook on the host, which adds the directory of the libraries to the container's ld
+    cache.
+
+    Errors: `RuntimeLimitError`: `cdi-kinds` for a plan of several vendors, or of a vendor without a kind of CDI device;
+    `unsupported-path` for a path that is not UTF-8, `unsupported-value` for a variable that is not.
     """
     vendor = _vendor_of(plan)
     if not plan.drivers:
@@ -97,7 +99,7 @@ def _env(plan: Plan) -> Iterator[str]:
 
 
 def _empty_spec(vendor: Vendor) -> str:
-    """Runtimes refuse a device without edits, so each sets a variable."""
+    """Return a spec without mounts. Runtimes refuse a device without edits, so each device sets a variable."""
     edits = {"env": [f"{NO_GPU[vendor].name}={NO_GPU[vendor].value}"]}
     return _text(
         {"kind": CDI_KINDS[vendor], "devices": [{"name": name, "containerEdits": edits} for name in ("all", "none")]}
@@ -105,7 +107,9 @@ def _empty_spec(vendor: Vendor) -> str:
 
 
 def _text(spec: dict[str, Any]) -> str:
-    """Return the spec with the oldest version that supports it. It is parsed again: no invalid one is written."""
+    """Return the text of *spec*, with the oldest version that supports it. It is parsed again, so that no invalid
+    one is written.
+    """
     _need_utf8(spec)
     newest = parse_cdi(json.dumps({"cdiVersion": VERSIONS[-1], **spec}).encode())
     document = {"cdiVersion": required_version(newest), **spec}
@@ -115,7 +119,7 @@ def _text(spec: dict[str, Any]) -> str:
 
 
 def _need_utf8(value: Any) -> None:
-    """Errors: `RuntimeLimitError` (code `unsupported-path`): no escape of JSON stands for a byte that is not UTF-8."""
+    """Errors: `RuntimeLimitError` (code `unsupported-path`) for a byte that is not UTF-8: JSON has no escape for it."""
     if isinstance(value, str) and not is_utf8(value):
         raise unsupported_path(value, _NOT_UTF8, document="a CDI spec")
     for member in value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ():
@@ -123,7 +127,9 @@ def _need_utf8(value: Any) -> None:
 
 
 def _node(node: DeviceNode) -> dict[str, Any]:
-    """Return the node without numbers and type, which the host knows. Without a mode, all users could open it."""
+    """Return *node* without its numbers and type, which the runtime reads on the host. Its mode is kept: without
+    one, all users could open it.
+    """
     entry: dict[str, Any] = {"path": node.target}
     if str(node.source) != node.target:
         entry["hostPath"] = node.source

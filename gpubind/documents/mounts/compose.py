@@ -1,7 +1,7 @@
 """A plan as a fragment of a Compose file: a service that others extend.
 
-Source: the Compose specification, `05-services.md` and its JSON schema. Devices are in their short form, which every
-release takes; mounts in their long form, where a path may hold a colon.
+Devices have the short form, which every release accepts; mounts have the long form, in which a path may contain a
+colon. Source: the Compose specification, `05-services.md` and its JSON schema.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The common parts of documents of mounts: their edits, the values that no document can express, and YAML.
+"""What the documents of mounts have in common: their edits, the values that no document can express, and YAML.
 
-The YAML has only parts on which all parsers agree: blocks, and ASCII strings in double quotes. So every parser reads a
-file's name as itself.
+Their YAML has only constructs that all parsers read in the same way: blocks, and ASCII strings in double quotes. So the
+name of a file means the same to every parser.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def mount_edits(plan: Plan, staged: Mapping[ContainerPath, HostPath], title: str
 
 
 def context_free_env(plan: Plan) -> tuple[EnvVar, ...]:
-    """Return the variables that a document sets without knowing the image's or the user's values.
+    """Return the variables that a document can set although it does not know the image's or the user's values.
 
-    A search path would replace the image's; only the rules below replace it on purpose. Variables that choose GPUs are
-    for one container; the nodes of the document choose them for others.
+    A search path would replace the image's; only variables of the rules below may do so. Variables that choose GPUs are
+    left out, because they are for one container: the document's nodes choose the GPUs.
     """
     variables = (v for v in plan.env if v.op == "set" or v.rule in ("cdi", "gbm-backend", "rocdxg", "vdpau-driver"))
     return tuple(v for v in variables if v.name not in (*GPU_VARIABLES, CUDA_DEVICE_ORDER))
@@ -63,7 +63,7 @@ Source: nvidia-container-toolkit's `nvidia.com/gpu=none`; ROCm's documentation, 
 
 
 def groups_of(edits: Edits) -> tuple[int, ...]:
-    """Return the groups that may open nodes which other users may not, except root's."""
+    """Return the groups whose members may open nodes that other users may not open. Root's group is left out."""
     nodes = (node for node in edits.devices if node.mode & 0o006 != 0o006 and node.mode & 0o060 == 0o060)
     return tuple(sorted({node.gid for node in nodes if node.gid}))
 
@@ -113,7 +113,9 @@ def _scalar(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Quote *text* as JSON does, but not its pairs for characters beyond 16 bits: they are two characters in YAML."""
+    """Quote *text* as JSON does, except that a character beyond 16 bits has one escape: YAML reads JSON's two as
+    two characters.
+    """
     pieces = _WIDE.split(text)
     wide = [f"\\U{ord(character):08x}" for character in _WIDE.findall(text)]
     escaped = [json.dumps(piece)[1:-1] for piece in pieces]

@@ -12,12 +12,12 @@ from gpubind.documents.tables import Table
 from gpubind.frozen import NamedTuple
 
 SQUARES_MIN = 13
-"""Minimum number of machines for squares and a search: people can read fewer."""
+"""The least number of machines for which squares and a search are shown: people can read a shorter list."""
 
 Level = Literal["ok", "warning", "error", "lost"]
 """The colour of a group; `lost`: its machines did not answer."""
 LEVELS: tuple[Level, ...] = ("error", "lost", "warning", "ok")
-"""The worst first."""
+"""The levels, the worst first."""
 
 
 class Card(NamedTuple):

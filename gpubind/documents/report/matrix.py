@@ -24,7 +24,7 @@ class Cell(NamedTuple):
     id: str
     verdict: str
     codes: tuple[str, ...]
-    """The codes of the worst findings. Without any, the support that a job gets, if it is not full support."""
+    """The codes of the worst findings. If there are none, the support that a job gets, unless that is full support."""
 
 
 class FindingLocations(NamedTuple):
@@ -32,7 +32,7 @@ class FindingLocations(NamedTuple):
 
     finding: Finding
     locations: tuple[str, ...]
-    """A line for each subject."""
+    """The locations: a line for each subject."""
     cells: tuple[str, ...]
     """The ids of the cells that have it."""
 
@@ -68,7 +68,9 @@ def render_matrix_html(reports: Sequence[Report], made: Optional[Made] = None) -
 
 
 def sort_findings(located: dict[Finding, list[tuple[str, str]]]) -> list[FindingLocations]:
-    """Return *located*, the places and cells of each finding, worst and most frequent first; `alike` ones as one."""
+    """Return *located*, the locations and cells of each finding, with the worst and most frequent first. Findings
+    that are `alike` become one.
+    """
     groups = alike(sorted(located, key=lambda finding: (finding.code, finding.subject)))
     number = {group[0]: sum(len(located[finding]) for finding in group) for group in groups}
     groups.sort(key=lambda group: (SEVERITIES.index(group[0].severity), -number[group[0]]))

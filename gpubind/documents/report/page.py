@@ -35,7 +35,7 @@ def render(template: str, data: object = None, made: Optional[Made] = None, **va
 
 
 def script_data(data: object) -> Markup:
-    """Return *data* as JSON for a script element: no text in it ends the element, or opens a comment."""
+    """Return *data* as JSON for a script element, in which no text can end the element or open a comment."""
     return Markup(json.dumps(_shown(data), separators=(",", ":")).translate(_IN_SCRIPT))
 
 

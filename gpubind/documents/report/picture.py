@@ -1,8 +1,8 @@
-"""The plan as a picture: each file of the host, its place in the container, and what it needs there.
+"""The plan as a picture: each file of the host, its path in the container, and what it needs there.
 
-A row is a file of the host and its binds, or a node. On the right are needs that the plan does not meet: libraries of
-the image, missing ones, and below a library the symbol versions that it does not define. Every position is computed
-here, so that the picture needs no script, and is the same in every browser.
+A row is a file of the host with its binds, or a node. The right column has the needs that the plan does not meet:
+libraries of the image, missing libraries, and below a library the symbol versions that it does not define. Every
+position is computed here, so the picture needs no script, and is the same in every browser.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ WIDTH = 1160
 LEFT, MIDDLE = 14, 462
 """Where the texts of the first two columns begin."""
 BEFORE_MIDDLE, AFTER_MIDDLE, BEFORE_RIGHT = 452, 818, 922
-"""Where lines end and bend."""
+"""Where lines end, and where they bend."""
 _CHARACTER = 7.25
-"""The width of a character of a fixed-width font of 12 units, at most."""
+"""The maximum width of a character of a fixed-width font of 12 units."""
 ROW, HEADING, TOP = 21, 38, 28
 SHOWN = {"left": 56, "middle": 47, "right": 29}
 """Characters of a name that fit into its column."""
@@ -39,11 +39,11 @@ class GraphNode(NamedTuple):
     """`file`, `node`, `program`, `inner`, `left-out`; `image`, `unknown`, `missing`, `version`, `gpu`."""
     y: int
     label: str
-    """Its text in the column of the container, or in the right one."""
+    """Its text, in the container's column or in the right one."""
     title: str
     """Its text in full, for tooltips and screen readers."""
     host: str = ""
-    """The file on the host, below the directory of the heading."""
+    """The path of the file on the host, below the directory that the heading names."""
     severity: Optional[Severity] = None
     """The severity of the finding about a broken part; None if no finding is about it."""
     facts: tuple[tuple[str, str], ...] = ()
@@ -67,7 +67,7 @@ class PlanGraph(NamedTuple):
     width: int
     height: int
     headings: tuple[tuple[int, str, str], ...]
-    """y, the name of the group, its directory on the host."""
+    """For each heading: y, the name of the group, and its directory on the host."""
     rows: tuple[GraphNode, ...]
     needed: tuple[GraphNode, ...]
     lines: tuple[GraphEdge, ...]
@@ -87,13 +87,15 @@ class _Group(NamedTuple):
     title: str
     directory: str
     rows: tuple[tuple[GraphNode, tuple[str, ...]], ...]
-    """Each row with the names by which others know it: its paths in the container, its soname."""
+    """The rows, each with the names by which other files need it: its paths in the container, and its soname."""
 
 
 def picture_of(
     plan: Plan, linked: Iterable[LinkedFile], findings: Iterable[Finding], program: Optional[str]
 ) -> PlanGraph:
-    """Return the picture of *plan* and of how its files are *linked*; *findings* rate what is broken."""
+    """Return the picture of *plan* and of how its files are *linked*. *findings* give the severities of what is
+    broken.
+    """
     files = {file.path: file for file in linked}
     severities = _severities(findings)
     groups = [group for group in _groups(plan, files, program) if group.rows]
@@ -124,7 +126,7 @@ def picture_of(
 
 
 def script_data(picture: PlanGraph) -> dict[str, object]:
-    """Return the script's data about *picture*: the parts with their facts, and which needs which."""
+    """Return what the script needs to know about *picture*: its parts with their facts, and which part needs which."""
     parts = [
         {"id": part.id, "label": part.label, "title": part.title, "facts": part.facts}
         for part in (*picture.rows, *picture.needed)
@@ -134,7 +136,7 @@ def script_data(picture: PlanGraph) -> dict[str, object]:
 
 
 def truncate_middle(text: str, column: str) -> str:
-    """Return *text*, printable, with its middle left out where it is too long for *column*."""
+    """Return *text*, printable. If it is too long for *column*, its middle is left out."""
     text, characters = printable(text), SHOWN[column]
     if len(text) <= characters:
         return text
@@ -175,7 +177,7 @@ def _groups(plan: Plan, files: dict[str, LinkedFile], program: Optional[str]) ->
 
 
 def _unloadable(files: dict[str, LinkedFile]) -> list[str]:
-    """Return the files of the image or the user that lack something, or need a file that does."""
+    """Return the files of the image or the user that cannot be loaded: each lacks something, or needs such a file."""
     dependents: dict[str, list[str]] = {}
     for file in files.values():
         for use in file.uses:
@@ -198,7 +200,9 @@ def _inner(name: str, file: LinkedFile) -> tuple[GraphNode, tuple[str, ...]]:
 def _program(
     files: dict[str, LinkedFile], program: Optional[str], plan: Plan, number: Iterator[int]
 ) -> Iterator[tuple[GraphNode, tuple[str, ...]]]:
-    """Yield the row of the program, the first linked file, if it is known and not a file of the plan."""
+    """Yield the row of the program, which is the first linked file. Yield none if it is unknown, or a file of the
+    plan.
+    """
     targets = {mount.target for mount in plan.mounts}
     path = next(iter(files), None)
     if program is not None and path is not None and path not in targets and files[path].origin != "left-out":
@@ -235,7 +239,7 @@ def _left_out(name: str, decision: Decision) -> tuple[GraphNode, tuple[str, ...]
 
 
 def _uses_of(paths: Iterable[str], files: dict[str, LinkedFile]) -> Iterable[LinkUse]:
-    """Return the needs of the files at *paths*, each library once; a broken one takes precedence."""
+    """Return the needs of the files at *paths*, each library once. A broken need takes precedence over a met one."""
     uses: dict[str, LinkUse] = {}
     for use in (use for path in paths if path in files for use in files[path].uses):
         if use.name not in uses or use.is_broken:
@@ -244,7 +248,7 @@ def _uses_of(paths: Iterable[str], files: dict[str, LinkedFile]) -> Iterable[Lin
 
 
 def _target(use: LinkUse, names: dict[str, GraphNode]) -> Optional[GraphNode]:
-    """Return the row that *use* leads to; None if it is not in the plan."""
+    """Return the row of the file that *use* needs; None if the plan has no such file."""
     return names.get(use.path or "") or (names.get(f"left-out:{use.name}") if use.path is None else None)
 
 
@@ -258,7 +262,9 @@ class _MissingLibrary(NamedTuple):
 def _needed(
     uses: list[tuple[GraphNode, LinkUse]], names: dict[str, GraphNode], severities: dict[str, Severity]
 ) -> Iterator[tuple[int, list[GraphNode]]]:
-    """Yield the needs that the plan does not meet, or not in every version, with the mean height of their rows."""
+    """Yield each need that the plan does not meet, or not with every version, and the mean height of the rows that
+    have it.
+    """
     missing: dict[str, _MissingLibrary] = {}
     for row, use in uses:
         if _target(use, names) is None or use.lacking:
@@ -320,7 +326,9 @@ def _version_id(use: LinkUse, version: str) -> str:
 
 
 def _stacked(blocks: Iterable[tuple[int, list[GraphNode]]]) -> Iterator[GraphNode]:
-    """Yield the parts of *blocks* one below the other, each block at its place or after the one before."""
+    """Yield the parts of *blocks* one below the other: each block at its own height, or directly below the block
+    before.
+    """
     bottom = TOP + HEADING
     for middle, parts in sorted(blocks, key=lambda block: block[0]):
         y = max(bottom, middle - (len(parts) - 1) * ROW // 2)
@@ -331,7 +339,9 @@ def _stacked(blocks: Iterable[tuple[int, list[GraphNode]]]) -> Iterator[GraphNod
 
 
 def _binds(rows: Iterable[GraphNode]) -> Iterator[GraphEdge]:
-    """Yield the line from each host file to its path in the container. For a file that is left out, it ends early."""
+    """Yield the line from each host file to its path in the container. The line of a file that is left out ends
+    early.
+    """
     for row in rows:
         begin = _end_of(LEFT, row.host, "left")
         if row.kind == "left-out":
@@ -381,5 +391,5 @@ def _leaders(rows: Iterable[GraphNode], lines: Iterable[GraphEdge]) -> Iterator[
 
 
 def _end_of(begin: int, text: str, column: str) -> int:
-    """Return where *text*, which begins there in *column*, ends, with a gap."""
+    """Return where *text* ends if it starts at *begin* in *column*, with a gap added."""
     return begin + round(len(truncate_middle(text, column)) * _CHARACTER) + 6

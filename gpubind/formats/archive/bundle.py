@@ -1,7 +1,7 @@
 """The config.json of an OCI bundle: the facts that a plan needs, and the same text with a plan's edits.
 
-Unknown members, their order and the indentation stay unchanged. An annotation records the edits. Edits of an earlier
-plan are undone first, so that editing twice has the effect of editing once.
+Unknown members, their order and the indentation stay unchanged. An annotation records the edits. The edits of an
+earlier plan are undone first, so that a plan can be put into one file repeatedly.
 
 Source: OCI runtime-spec 1.0 to 1.2, `config.md` and `config-linux.md`.
 """
@@ -27,7 +27,7 @@ _PLAN_MEMBERS = ("ociVersion", "process", "root", "mounts", "linux", "annotation
 """Members of a config.json that concern a plan."""
 ANNOTATION = "gpubind.edits"
 _DEVICE_ACCESS = "rw"
-"""The access in the device cgroup, without `m`: the runtime creates the nodes."""
+"""The access that the device cgroup grants. `m` is not needed, because the runtime creates the nodes."""
 _FORMAT = Format("bad-bundle", "malformed config.json of a bundle")
 _DECODER = Decoder(
     _FORMAT,
@@ -109,7 +109,9 @@ class Bundle(NamedTuple):
     is_writable: bool = True
     """Whether the caller may write to the root file system, where the runtime creates mount points."""
     is_engines: bool = False
-    """Whether an engine has just written it. Its annotation is then the user's or the image's, and is ignored."""
+    """Whether an engine has just written it. An annotation in it then comes from the user or the image, and is
+    ignored.
+    """
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -168,7 +170,7 @@ def _bundle(document: dict[str, Any]) -> Bundle:
 
 
 def apply_edits(bundle: Bundle, edits: BundleEdits) -> str:
-    """Return the text of *bundle* with *edits*: equal edits give equal text, whatever gpubind edited before."""
+    """Return the text of *bundle* with *edits*. It is the same text even if gpubind has edited the bundle before."""
     document = json.loads(bundle.text)
     members = (
         (("mounts",), [mount._asdict() for mount in edits.mounts]),
@@ -195,7 +197,9 @@ def apply_edits(bundle: Bundle, edits: BundleEdits) -> str:
 
 
 def _edit_engines(document: dict[str, Any], bundle: Bundle, edits: BundleEdits) -> None:
-    """Apply the edits that only an engine's config.json gets. Nothing undoes them: each start has a new file."""
+    """Apply the edits that only an engine's config.json gets. They need not be undone, because each start has a new
+    file.
+    """
     groups = _list_at(document, ("process", "user", "additionalGids")) if edits.groups else []
     groups.extend(group for group in edits.groups if group not in groups)
     if bundle.prestart and edits.without_hooks:
@@ -206,7 +210,7 @@ def _edit_engines(document: dict[str, Any], bundle: Bundle, edits: BundleEdits) 
 def relocated_config(text: str, bundle: Bundle, args: Sequence[str], terminal: Optional[bool]) -> str:
     """Return *text*, the edited config.json of *bundle*, for a bundle in another directory that runs *args*.
 
-    *terminal* None: as in the bundle.
+    If *terminal* is None, the container has a terminal as in the bundle.
     """
     document = json.loads(text)
     document["process"]["args"] = list(args)
@@ -225,7 +229,9 @@ def absolute_path(bundle: Bundle, path: str) -> str:
 
 
 def _loads(data: bytes) -> tuple[str, dict[str, Any]]:
-    """Return the text and its value. Errors: for a document that is ambiguous, or cannot be written again."""
+    """Return the text of *data*, and its value. Errors: for a document that is ambiguous, or that cannot be written
+    again.
+    """
     value = _DECODER.decode(dict[str, Any], parse_exact_json(data, SIZE_LIMIT, _FORMAT))
     _need_one_reading(value, _tree_of(_KEYS))
     return data.decode("utf-8"), value
@@ -241,7 +247,8 @@ def _tree_of(paths: Iterable[str]) -> dict[str, Any]:
 
 
 def _need_one_reading(value: Any, keys: Mapping[str, Any], place: str = "") -> None:
-    """Raise for a key in *value* that differs from one of *keys* only in case: to runc, not to crun, it is the same.
+    """Raise an error for a key in *value* that differs from one of *keys* only in case. It is the same key to runc, not
+    to crun.
 
     *place*: the key of *value*.
     """

@@ -1,12 +1,12 @@
 """Kinds of files, by their first bytes.
 
-The superblock of ext2 to ext4 is at byte 1024. An image of Singularity 2 has one line of a script before squashfs.
+The superblock of ext2 to ext4 is at byte 1024. In an image of Singularity 2, one line of a script precedes squashfs.
 """
 
 from __future__ import annotations
 
 HEAD_SIZE = 2048
-"""The number of first bytes that decide."""
+"""The number of first bytes that determine the kind."""
 UNSUPPORTED_COMPRESSIONS = {"xz": b"\xfd7zXZ\0", "bzip2": b"BZh"}
 """The first bytes of unsupported compressions."""
 _BUILD = "`apptainer build IMAGE.sif IMAGE` makes a SIF of it"

@@ -17,9 +17,9 @@ from gpubind.frozen import NamedTuple
 from gpubind.model.plain import Decoder
 
 DOCUMENT_LIMIT = 4 << 20
-"""Bytes of one document; registries have the same limit."""
+"""Maximum bytes of one document. Registries have the same limit."""
 MEMBERS_LIMIT = 4096
-"""Members of one list: layers, images, variables."""
+"""Maximum members of one list, such as layers, images or variables."""
 _NAME_ANNOTATIONS = ("org.opencontainers.image.ref.name", "io.containerd.image.name")
 WHITEOUT = ".wh."
 """The prefix of a file that hides a file of lower layers."""
@@ -72,7 +72,7 @@ class OciDescriptor(NamedTuple):
     """A blob, as an index or a manifest describes it."""
 
     digest: Annotated[str, _DIGEST]
-    """`sha256:...`, checked to name a file and nothing else."""
+    """The digest, `sha256:...`. Its form is checked, so that it names a file and nothing else."""
     size: Annotated[int, range(1 << 64)]
     media_type: str = ""
     annotations: Optional[dict[str, Any]] = None
@@ -126,7 +126,7 @@ class InspectedImage(NamedTuple):
     """The digest of its configuration, or of its manifests."""
     arch: str = ""
     parts: tuple[str, ...] = ()
-    """The digests of its layers. An image for several architectures has one ID, and layers for each."""
+    """The digests of its layers. They tell apart the architectures of one image, which share its ID."""
 
     @property
     def layers(self) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
 """squashfs 4.0, the file system in SIF files, read from bytes at offsets.
 
-Source: the kernel's `Documentation/filesystems/squashfs.rst` and `fs/squashfs/squashfs_fs.h`; checked against what
-mksquashfs 4.5 writes. All numbers are little endian. Not read, because they contain no needed fact: the options of the
+All numbers are little endian. Some parts are not read, because they contain no needed fact: the options of the
 compressor, the table for NFS, extended attributes, and the indexes of large directories, which only speed up lookups.
+Source: the kernel's `Documentation/filesystems/squashfs.rst` and `fs/squashfs/squashfs_fs.h`; compared with what
+mksquashfs 4.5 writes.
 
 Only requested parts are read: an inode, the listing of a directory, some bytes of a file. Limits bound the size of each
 unpacked block, of all blocks, of all listings and of the caches, whatever an image claims. No function walks a tree, so
@@ -30,7 +31,7 @@ _BLOCK_SIZES = range(4096, (1 << 20) + 1)
 _LINK_LIMIT = 4096
 """Bytes of a symbolic link's target; Linux's PATH_MAX."""
 _RUN_LIMIT = 256
-"""Entries of a directory that share one header."""
+"""Maximum entries of a directory that share one header."""
 NAME_LIMIT = 256
 _COMPRESSIONS = {1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}
 
@@ -51,7 +52,7 @@ _KINDS: tuple[tuple[FileKind, int], ...] = (
     ("fifo", stat.S_IFIFO),
     ("socket", stat.S_IFSOCK),
 )
-"""The kind by an inode's type minus one; the seven extended types follow in the same order."""
+"""The kind of each type of inode, from type 1 on. The seven extended types follow in the same order."""
 _BASIC = tuple(map(struct.Struct, ("<IIHHI", "<IIII", "<II", "<II", "<II", "<I", "<I")))
 _EXTENDED = tuple(map(struct.Struct, ("<IIIIHHI", "<QQQIIII", "<II", "<III", "<III", "<II", "<II")))
 """The parts of fixed size after the header of an inode."""
@@ -65,19 +66,21 @@ _METADATA_KEPT = 512  # 4 MiB
 _DATA_KEPT = 16  # blocks of up to 1 MiB
 _LISTING_LIMIT = 24 << 20  # a directory of 500,000 files
 ALL_LISTINGS_LIMIT = 64 << 20
-"""Bytes of all listings that are read in one image."""
+"""Maximum bytes of all listings that are read in one image."""
 NAMES_LIMIT = 1 << 19
-"""Names in these listings; each takes about 200 bytes of memory."""
+"""Maximum names in these listings. Each takes about 200 bytes of memory."""
 _BLOCK_SIZES_STEP = _METADATA_SIZE // 4
 _BLOCKS_LIMIT = 1 << 20  # of one file: 128 GiB in blocks of the usual size
 FILE_UNPACKED_LIMIT = 64 << 20
-"""Bytes that are unpacked for one open file; an ELF file's facts are in about ten blocks."""
+"""Maximum bytes that are unpacked for one open file. The facts of an ELF file are in about ten blocks."""
 _UNPACKED_ALLOWANCE = 512 << 20
 _UNPACKED_RATIO = 20
-"""Unpacked bytes of all blocks: the allowance, and so many for each byte that was read, up to the image's size."""
+"""Unpacked bytes of all blocks that are allowed for each byte that was read, up to the image's size, in addition to
+`_UNPACKED_ALLOWANCE`.
+"""
 
 ReadAt = Callable[[int, int], bytes]
-"""Returns the bytes at an offset, given their number; fewer only at the end of the image."""
+"""Returns *size* bytes at an offset; fewer only at the end of the image."""
 
 _POINTER = struct.Struct("<Q")
 _FRAGMENT = struct.Struct("<QI4x")
@@ -103,7 +106,7 @@ class Superblock(NamedTuple):
 
 
 class MetadataReference(NamedTuple):
-    """A place in metadata."""
+    """A location in the metadata."""
 
     block: int
     """The offset of the metadata block in the image, in bytes."""
@@ -124,18 +127,21 @@ class Inode(NamedTuple):
     """Index into the table of ids, like `gid`."""
     gid: int
     size: int
-    """Bytes: of a file's data, of a directory's listing, of a link's target; else 0."""
+    """The size in bytes of a file's data, of a directory's listing, or of a link's target; 0 for any other kind."""
     start: int
-    """For a file, the offset of its first block in the image. For a directory, the offset of the metadata block
-    with its listing in the table of directories."""
+    """For a file, the offset of its first block in the image. For a directory, the offset, in the table of
+    directories, of the metadata block that has its listing.
+    """
     offset: int
-    """For a file, the offset of its tail in the fragment. For a directory, that in the unpacked metadata block."""
+    """For a file, the offset of its tail in the fragment. For a directory, the offset of its listing in the
+    unpacked block.
+    """
     fragment: Optional[int]
     """The fragment that has a file's tail."""
     device: tuple[int, int]
     """Major and minor number."""
     after_body: MetadataReference
-    """The place of the part of variable size: a file's block sizes, a link's target."""
+    """The location of the part of variable size: the sizes of a file's blocks, or a link's target."""
 
 
 def parse_version(head: bytes) -> tuple[int, int]:
@@ -320,7 +326,9 @@ class Squashfs:
         return self.block(*_FRAGMENT.unpack(self._entry(self.superblock.fragment_table, number, _FRAGMENT.size)))
 
     def _block(self, start: int, size_word: int) -> bytes:
-        """Return the unpacked block at *start*. *size_word*: its packed size, and a flag if it is not packed."""
+        """Return the unpacked block at *start*. *size_word* has its packed size, and a bit that says that it is not
+        packed.
+        """
         size = size_word & 0xFFFFFF
         if size_word >> 25 or size > self.superblock.block_size:
             raise damaged(f"a block of {size} bytes", f"byte {start}")

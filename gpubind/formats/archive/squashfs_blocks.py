@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any, Optional
 
 Unpack = Callable[[bytes, int], bytes]
-"""Unpacks a block, given a limit in bytes. It raises for a larger block, or returns slightly more than the limit. Any
-exception means damage."""
+"""A function that unpacks a block, given a limit in bytes. For a larger block, it raises an error, or returns
+slightly more than the limit. Any exception means damage.
+"""
 
 PACKAGES = {"lzo": "python-lzo", "lz4": "lz4", "zstd": "zstandard"}
 """The packages for compressions outside the standard library."""
 _DICTIONARY_LIMIT = 32 << 20
-"""Bytes of memory for unpacking xz or lzma; mksquashfs limits dictionaries to the size of a block."""
+"""Maximum bytes of memory for unpacking xz or lzma. mksquashfs limits dictionaries to the size of a block."""
 WINDOW_LIMIT = 8 << 20
 """The same limit for zstd."""
 
@@ -60,7 +61,7 @@ def _lzma() -> Unpack:
 
 
 def _decompress_stream(decompressor: Any, data: bytes, limit: int) -> bytes:
-    """Unpack *data*, which must be one complete stream."""
+    """Unpack *data*. Anything but one complete stream is an error."""
     unpacked: bytes = decompressor.decompress(data, limit + 1)
     if len(unpacked) <= limit and not decompressor.eof:
         raise EOFError("the block ends early")

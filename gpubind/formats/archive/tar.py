@@ -1,8 +1,8 @@
 """tar, one header at a time: a member, and the records before it that change it.
 
-Sources: POSIX `pax`, ustar and pax headers; GNU tar's manual, "Basic Tar Format" (long names, base-256 numbers, sparse
-files); Go's `archive/tar`, with which podman, docker, skopeo and Apptainer read images. Why not `tarfile`:
-docs/decisions/0003-dependencies.md.
+docs/decisions/0003-dependencies.md explains why `tarfile` is not used. Sources: POSIX `pax`, ustar and pax headers; GNU
+tar's manual, "Basic Tar Format" (long names, base-256 numbers, sparse files); Go's `archive/tar`, with which podman,
+docker, skopeo and Apptainer read images.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class TarHeader(NamedTuple):
     """A member, or a record about the next one."""
 
     kind: Union[FileKind, Literal["hardlink"], None]
-    """None for a record, and for a member that is never extracted (a volume label)."""
+    """The kind of file; None for a record, and for a member that is never extracted (a volume label)."""
     record: Optional[Literal["pax", "name", "link", "ignored"]]
     name: str
     link: str
@@ -62,13 +62,15 @@ class TarHeader(NamedTuple):
     major: int
     minor: int
     is_old_file_type: bool
-    """Whether the type is the oldest one, which directories share: their names end in a slash."""
+    """Whether the type is the oldest one, which files and directories share. The name of a directory then ends in a
+    slash.
+    """
     sparse: bool
     """Whether the data after it differs from the content of the file."""
     old_sparse: bool
     """Whether it is in GNU tar's old sparse format, with the map in the header and after it."""
     has_more_map: bool
-    """Whether blocks with the rest of that map precede the data."""
+    """Whether blocks with the rest of the map precede the data."""
     sparse_map: str = ""
     """The map of a sparse file in the formats 0.0 and 0.1, from the records before it."""
 
@@ -160,7 +162,9 @@ def parse_sparse_map(text: str) -> list[int]:
 
 
 def parse_sparse_text(data: bytes) -> tuple[list[int], int]:
-    """Return the offsets and lengths of the map at the start of *data*, of format 1.0, and the map's bytes."""
+    """Return the offsets and lengths of the map of format 1.0 at the start of *data*, and the size of the map in
+    bytes.
+    """
     count, newline, after_count = data.partition(b"\n")
     if not newline or not count.isdigit() or len(count) > 9:
         raise damaged("a sparse file without its map", 0)

@@ -1,10 +1,10 @@
 """CDI specs: the edits by which a container runtime gives a container a device.
 
 The rules are those of the CDI project, version 1.1.0 (`specs-go/config.go`, `specs-go/version.go`, `pkg/cdi/spec.go`,
-`pkg/cdi/container-edits.go`, `pkg/parser/parser.go`): decoding is strict, and one wrong field rejects the whole file.
-Annotations are not checked: the project intends to check their keys, but no release does.
-Like the project's own reader, this one ignores the suffix of a file (`.json`, `.yaml`). It accepts a number instead of
-a string, and field names in any case (sigs.k8s.io/yaml, Go's encoding/json).
+`pkg/cdi/container-edits.go`, `pkg/parser/parser.go`): one wrong or unknown field rejects the whole file. Annotations
+are not checked: the project intends to check their keys, but no release does. Like the project's own parser, this one
+ignores the suffix of a file (`.json`, `.yaml`), accepts a number instead of a string, and field names in any case
+(sigs.k8s.io/yaml, Go's encoding/json).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.model.plain import Decoder
 
 VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
-"""In their order. No spec requires one of the first two: see `required_version`."""
+"""The versions, in their order. No spec requires one of the first two: see `required_version`."""
 _HOOK_NAMES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
 SIZE_LIMIT = 1 << 20
 _HOOK_PROGRAMS = ("nvidia-cdi-hook", "nvidia-ctk", "nvidia-container-toolkit")
@@ -55,15 +55,15 @@ class CdiNode(NamedTuple):
 
     path: _Text
     host_path: str = ""
-    """Empty: as `path`."""
+    """The path on the host; empty if it equals `path`."""
     type: Literal["", "b", "c", "u", "p"] = ""
-    """Empty: as on the host."""
+    """The type; empty for the type on the host."""
     major: _Int = 0
-    """0, or an empty `type`: both numbers are the host's when the container starts."""
+    """The major number. If it is 0 or `type` is empty, both numbers are those on the host when the container starts."""
     minor: _Int = 0
     file_mode: Optional[_Uint32] = None
     permissions: _Permissions = ""
-    """Letters of `rwm`, or `none`; empty: all."""
+    """Letters of `rwm`, or `none`; empty for all of them."""
     uid: Optional[_Uint32] = None
     gid: Optional[_Uint32] = None
 
@@ -95,7 +95,7 @@ class CdiHook(NamedTuple):
     hook_name: Annotated[str, _HOOK_NAMES]
     path: _Text
     args: tuple[str, ...] = ()
-    """The program's name is the first."""
+    """The arguments; the first is the program's name."""
     env: tuple[_Variable, ...] = ()
     timeout_s: Optional[_Int] = None
 
@@ -141,7 +141,7 @@ class CdiSpec(NamedTuple):
     annotations: Optional[dict[str, str]] = None
     devices: tuple[CdiDevice, ...] = ()
     edits: CdiEdits = CdiEdits()
-    """Applied once, if any of the devices is used."""
+    """The edits that are applied once, if any device of the spec is used."""
 
 
 class CdiName(NamedTuple):
@@ -157,8 +157,9 @@ class CdiName(NamedTuple):
 def parse_cdi(data: bytes) -> CdiSpec:
     """Return the spec in *data*, JSON or YAML.
 
-    Errors: `FormatError` (code `bad-cdi`) with the place: too large, no JSON or YAML, an unknown field, a value of the
-    wrong type, an unknown version or one that lacks a feature in use, a bad name, a device twice or without edits.
+    Errors: `FormatError` (code `bad-cdi`) with the location: the file is too large, or neither JSON nor YAML; a field
+    is unknown or has a value of the wrong type; the version is unknown, or lacks a feature that is used; a name is
+    malformed; a device is given twice, or has no edits.
     """
     from gpubind.formats.text.yaml import parse_yaml  # few hosts have CDI specs
 
@@ -192,7 +193,7 @@ def is_device_name(name: str) -> bool:
 
 
 def required_version(spec: CdiSpec) -> str:
-    """Return the oldest version of CDI, from 0.3.0 on, with every feature of *spec*."""
+    """Return the oldest version of CDI, from 0.3.0 on, that has every feature of *spec*."""
     edits = [spec.edits, *(device.edits for device in spec.devices)]
     rdts = [e.rdt for e in edits if e.rdt is not None]
     if any(e.net_devices for e in edits) or any(r.schemata is not None or r.enable_monitoring for r in rdts):
@@ -257,7 +258,7 @@ class HookCall(NamedTuple):
     """A call of one of NVIDIA's hooks."""
 
     name: Optional[str]
-    """`create-symlinks`; None: the hook is not one of NVIDIA's."""
+    """The name, such as `create-symlinks`; None if the hook is not one of NVIDIA's."""
     links: dict[str, str]
     """Absolute paths in the container, and their absolute targets in it."""
     library_directories: tuple[str, ...]

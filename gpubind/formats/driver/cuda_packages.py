@@ -18,14 +18,14 @@ _PACKAGES = {
     "spack": r"cuda-([0-9]+\.[0-9]+(?:\.[0-9]+)?)-[0-9a-z]{7,32}",
     "easybuild": r"([0-9]+\.[0-9]+(?:\.[0-9]+)?)",
 }
-"""By installing program, the pattern of the names of CUDA's packages. The group is the version."""
+"""For each installing program, the pattern of the names of CUDA's packages. Its group is the version."""
 _LIBRARY = r"lib(?:cudart|cublas|cublasLt)\.so\.([0-9]{1,3})(?:\.([0-9]{1,3}))?"
 
 
 def cuda_of_wheel(name: str) -> Optional[str]:
     """Return the CUDA version of the wheel *name*: `nvidia_cuda_runtime_cu12-12.4.127.dist-info` -> `12.4`.
 
-    A wheel for a major version, `cupy_cuda12x`, is for any `12`.
+    A wheel that names only a major version is for all its minor versions: `cupy_cuda12x` -> `12`.
     """
     runtime = re.fullmatch(_RUNTIME, name)
     if runtime:
@@ -35,7 +35,9 @@ def cuda_of_wheel(name: str) -> Optional[str]:
 
 
 def cuda_of_digits(digits: str) -> str:
-    """Return the CUDA version of `121`, as in `+cu121`: `12.1`. `92` is 9.2, `12` any 12, and `1208` 12.8."""
+    """Return the CUDA version of the digits in a name such as `+cu121`: `12.1`. `92` is 9.2, `12` any 12.x, and
+    `1208` 12.8.
+    """
     if len(digits) == 4:
         return f"{int(digits[:2])}.{int(digits[2:])}"
     is_major = digits.startswith("1") and len(digits) == 2

@@ -21,7 +21,7 @@ from gpubind.model.data import read_data
 
 DOCKER, PODMAN = "docker", "podman"
 ENGINE_PROGRAMS = {DOCKER: "dockerd", PODMAN: "podman"}
-"""By engine, the program whose release decides: docker's client and daemon may differ."""
+"""For each engine, the program whose release determines what is supported. docker's client and daemon may differ."""
 DAEMON_FILE = "/etc/docker/daemon.json"
 TOOLKIT_FILE = "/etc/nvidia-container-runtime/config.toml"
 SIZE_LIMIT = 1 << 20
@@ -36,7 +36,7 @@ class DaemonSettings(NamedTuple):
     """The settings of dockerd that its GPUs depend on."""
 
     runtimes: Mapping[str, str] = MappingProxyType({})
-    """The program of each added runtime, as written; empty if it is not a path."""
+    """The program of each added runtime, as the configuration has it; empty if it is not a path."""
     default_runtime: str = ""
     features: Mapping[str, Any] = MappingProxyType({})
     cdi_directories: Optional[tuple[str, ...]] = None
@@ -54,11 +54,11 @@ class RequestPolicy(NamedTuple):
     by_mounts: bool = False
     """Whether mounts of /dev/null below `REQUEST_MOUNTS` request GPUs."""
     variables: tuple[str, ...] = ()
-    """Variables that take precedence over NVIDIA_VISIBLE_DEVICES: Docker Swarm's."""
+    """Variables that take precedence over NVIDIA_VISIBLE_DEVICES, as those of Docker Swarm."""
     capabilities: Optional[tuple[str, ...]] = None
     """The driver capabilities that a container may have; None for all."""
     is_legacy: bool = False
-    """Whether NVIDIA's hook sets up every container with a GPU, not only those of docker's own option."""
+    """Whether NVIDIA's hook sets up every container with a GPU, not only those that docker's own option requests."""
     compares_driver: bool = True
     """Whether the hook refuses a container whose NVIDIA_REQUIRE_* the driver does not satisfy."""
 
@@ -67,11 +67,11 @@ REQUEST_MOUNTS = "/var/run/nvidia-container-devices"
 
 
 class Release(NamedTuple):
-    """The support of CDI by an engine, from one release on."""
+    """How an engine supports CDI, from one release on."""
 
     since: tuple[int, ...]
     reads: str
-    """The newest version of CDI that it reads; it ignores newer specs."""
+    """The newest version of CDI that it supports. It ignores specs of newer versions."""
     on: bool = True
     """Whether CDI is enabled by default."""
     cdi_directories: Optional[tuple[str, ...]] = None
@@ -98,7 +98,10 @@ def release_of(engine: str, version: Optional[tuple[int, ...]]) -> Optional[Rele
 
 
 def parse_daemon(data: bytes) -> DaemonSettings:
-    """Return the settings in *data*, daemon.json; a setting of a wrong type is unset. Errors: `FormatError`."""
+    """Return the settings in *data*, the bytes of daemon.json. A setting of the wrong type is treated as unset.
+
+    Errors: `FormatError`.
+    """
     document = parse_json(data, SIZE_LIMIT, _FORMAT)
     settings = document if isinstance(document, dict) else {}
     text = data.decode()
@@ -129,9 +132,9 @@ def malformed_as_missing(error: FormatError) -> Missing:
 
 
 def redact_daemon_config(data: bytes) -> Union[bytes, Missing]:
-    """Return *data* with only the settings of `DaemonSettings`, each in its line; Missing if it is malformed.
+    """Return *data* with only the settings of `DaemonSettings`, each on its original line; Missing if it is malformed.
 
-    A daemon.json may contain registries and proxies, with passwords.
+    A daemon.json may also name registries and proxies, with passwords.
     """
     try:
         settings = parse_json(data, SIZE_LIMIT, _FORMAT)

@@ -16,13 +16,15 @@ from gpubind.formats.driver.kernel import normalize_pci
 from gpubind.frozen import NamedTuple
 
 SLURM_GPUS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
-"""A step's own list precedes that of its job."""
+"""The list of a step takes precedence over that of its job."""
 CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 CUDA_DEVICE_ORDER = "CUDA_DEVICE_ORDER"
 ROCR_VISIBLE_DEVICES = "ROCR_VISIBLE_DEVICES"
 HIP_VISIBLE_DEVICES = "HIP_VISIBLE_DEVICES"
 GPU_DEVICE_ORDINAL = "GPU_DEVICE_ORDINAL"
-"""AMD's OpenCL reads it instead of HIP_VISIBLE_DEVICES. Slurm sets it. It does not choose device nodes."""
+"""The variable that AMD's OpenCL reads instead of HIP_VISIBLE_DEVICES. Slurm sets it. It does not choose device
+nodes.
+"""
 NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 CAPS_VARIABLE = "NVIDIA_DRIVER_CAPABILITIES"
 AMD_VISIBLE_DEVICES = "AMD_VISIBLE_DEVICES"
@@ -30,7 +32,7 @@ AMD_VISIBLE_DEVICES = "AMD_VISIBLE_DEVICES"
 LIBRARY_VARIABLES = (CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES)
 """Variables that libraries in a container read."""
 TOOLKIT_VARIABLES = {"nvidia": NVIDIA_VISIBLE_DEVICES, "amd": AMD_VISIBLE_DEVICES}
-"""By vendor, the variable that its tools outside containers read."""
+"""For each vendor, the variable that its tools outside containers read."""
 ZE_AFFINITY_MASK, ZE_HIERARCHY = "ZE_AFFINITY_MASK", "ZE_FLAT_DEVICE_HIERARCHY"
 HABANA_VISIBLE_DEVICES = "HABANA_VISIBLE_DEVICES"
 ZE_PCI_ORDER = "ZE_ENABLE_PCI_ID_DEVICE_ORDER"
@@ -47,7 +49,7 @@ GPU_VARIABLES = (*SLURM_GPUS, *LIBRARY_VARIABLES, GPU_DEVICE_ORDINAL, *TOOLKIT_V
 PCI_ORDER = "PCI_BUS_ID"
 """The value of CUDA_DEVICE_ORDER with which CUDA numbers GPUs by PCI address."""
 _HIDE_ALL = ("", "-1", "NoDevFiles")
-"""Names that hide all GPUs at the start of a list. Slurm sets NoDevFiles in a job without GPUs."""
+"""Names that hide all GPUs if one of them begins a list. Slurm sets NoDevFiles in a job without GPUs."""
 
 LENGTH_LIMIT = 1 << 14
 SPELLINGS = (
@@ -83,7 +85,9 @@ class GpuId(NamedTuple):
     """As the user wrote it, for messages."""
     spelling: Spelling
     value: str
-    """The GPU: digits without leading zeros, a UUID in lower case, a full PCI address, or a node's path."""
+    """What identifies the GPU: digits without leading zeros, a UUID in lower case, a full PCI address, or a node's
+    path.
+    """
     gi: Optional[int] = None
     """For a `mig-instance` or `mig-gpu`, the GPU instance; for a `mig-index`, the index of the MIG device."""
     ci: Optional[int] = None
@@ -131,9 +135,9 @@ def split_visible(value: str) -> tuple[str, ...]:
 
 
 def split_nvidia_visible(value: str) -> tuple[str, ...]:
-    """Return the names in NVIDIA_VISIBLE_DEVICES as NVIDIA's toolkit reads them. Empty elements are ignored.
+    """Return the names in NVIDIA_VISIBLE_DEVICES as NVIDIA's toolkit parses them. Empty elements are ignored.
 
-    `void` anywhere empties the list; else `all` or `none`, whichever is first, replaces it.
+    With `void` anywhere in it, the list is empty. Otherwise the first `all` or `none` in it stands for the whole list.
     """
     names = [name for name in (part.strip() for part in value.split(",")) if name]
     if "void" in names:
@@ -145,7 +149,7 @@ def split_nvidia_visible(value: str) -> tuple[str, ...]:
 def split_amd_visible(value: str) -> tuple[str, ...]:
     """Return the names in AMD_VISIBLE_DEVICES in the form of `--gpus`: `0-3` is a range, `0x...` a unique_id.
 
-    Empty elements are ignored. A value of only such elements has one name, which is empty.
+    Empty elements are ignored. If a value has only such elements, the result is one empty name.
     """
     names: list[str] = []
     for name in split_visible(value):
@@ -168,17 +172,19 @@ class ListRule(NamedTuple):
     spellings: tuple[Spelling, ...]
     """The accepted kinds of names."""
     ends_at_unknown: bool = True
-    """Whether the list ends at the first unknown name; else that name is skipped."""
+    """Whether the list ends at the first unknown name. If not, an unknown name is skipped."""
     ends_at_repeated: bool = False
     """Whether the list ends at the second name of the same GPU."""
     case_sensitive: bool = True
     """Whether `GPU-` and `MIG-` must be in capitals."""
     device_files: bool = False
-    """Whether a number is that of a device file, not an index."""
+    """Whether a number means a device file, not an index."""
     cdi_names: bool = False
-    """Whether other devices may be in the list: CDI names, directories of Kubernetes' plugin, or an empty name."""
+    """Whether the list may also name other devices: by CDI names, by directories of Kubernetes' plugin, or by an
+    empty name.
+    """
     depends_on: str = ""
-    """The variable without which the numbers mean something else."""
+    """The variable that determines what numbers mean; without it, they mean other GPUs."""
 
 
 LIST_RULES: dict[str, ListRule] = {

@@ -30,7 +30,7 @@ class Icd(NamedTuple):
 def parse_icd(data: bytes) -> Icd:
     """Return the manifest in *data*, a JSON object or an OpenCL `.icd` text.
 
-    Errors: `FormatError` (code `bad-icd`): too large, not UTF-8, malformed JSON, no library.
+    Errors: `FormatError` (code `bad-icd`) if it is too large, not UTF-8, malformed JSON, or names no library.
     """
     if not data.lstrip().startswith((b"{", b"[")):
         return _of_text(data)

@@ -31,7 +31,7 @@ _KFD = Format("bad-kfd", "malformed KFD properties")
 _PROPERTY = r"([A-Za-z0-9_]+) ([0-9]{1,20})"
 ACL_ATTRIBUTE = "system.posix_acl_access"
 _ACL_HEAD = b"\2\0\0\0"
-"""The version."""
+"""The version of the format."""
 _ACL_ENTRY = struct.Struct("<HHI")
 _ACL_TAGS = {0x01: "user", 0x02: "user", 0x04: "group", 0x08: "group", 0x10: "mask", 0x20: "other"}
 _NAMED_TAGS = (0x02, 0x08)
@@ -40,11 +40,13 @@ _PCI = re.compile(r"([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7]
 
 
 class GpuInformation(NamedTuple):
-    """`/proc/driver/nvidia/gpus/<address>/information`. A missing line is None."""
+    """The fields of `/proc/driver/nvidia/gpus/<address>/information`. A missing line is None."""
 
     model: Optional[str]
     uuid: Optional[str]
-    """`GPU-...`; None until the driver has initialised the GPU (before, it prints question marks)."""
+    """The UUID, `GPU-...`; None until the driver has initialised the GPU, because the driver shows question marks
+    before.
+    """
     pci: Optional[str]
     """`0000:01:00.0`, lower case."""
     minor: Optional[int]
@@ -169,7 +171,7 @@ def parse_properties(text: str) -> dict[str, int]:
 
 
 def pci_of(properties: dict[str, int]) -> Optional[str]:
-    """Return the address `0000:c1:00.0` of `domain` and `location_id`; None if the kernel reports neither.
+    """Return the PCI address, `0000:c1:00.0`, in `domain` and `location_id`; None if the kernel reports neither.
 
     The bits of `location_id` above the lower 16 are the number of a partition.
     """
@@ -181,13 +183,13 @@ def pci_of(properties: dict[str, int]) -> Optional[str]:
 
 
 def uuid_of(properties: dict[str, int]) -> Optional[str]:
-    """Return `unique_id` in the form of ROCr and rocminfo, `GPU-<16 hex digits>`; None for chips without one."""
+    """Return `unique_id` in the form that ROCr and rocminfo use, `GPU-<16 hex digits>`; None for chips without one."""
     unique = properties.get("unique_id", 0)
     return f"GPU-{unique:016x}" if 0 < unique < 1 << 64 else None
 
 
 def gfx_of(properties: dict[str, int]) -> Optional[str]:
-    """Return the compiler's name of the chip: 90402 -> `gfx942`, 90010 -> `gfx90a`; None if it is unknown."""
+    """Return the compiler's name for the chip, as 90402 -> `gfx942` and 90010 -> `gfx90a`; None if it is unknown."""
     version = properties.get("gfx_target_version", 0)
     if not version:
         return None

@@ -1,8 +1,8 @@
 """nvliblist.conf and rocmliblist.conf: one name a line.
 
-The syntax is that of Apptainer and SingularityCE (`gpuliblist` in their sources), so that a site can use its own file.
+The syntax is that of `gpuliblist` in the sources of Apptainer and SingularityCE, so that a site can use its own file.
 Lines are trimmed; empty lines and lines that start with `#` are skipped. There are no inline comments, quotes or
-variables. Two additions, which those programs silently skip: `[section]` lines, and globs in absolute paths.
+variables. There are two additions, which those programs silently skip: `[section]` lines, and globs in absolute paths.
 """
 
 from __future__ import annotations

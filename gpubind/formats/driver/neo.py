@@ -1,9 +1,9 @@
-"""Intel's compute runtime (NEO): the GPUs and kernel drivers that it supports, by the constants of its libraries.
+"""Intel's compute runtime (NEO): the GPUs and kernel drivers that it supports, according to constants in its libraries.
 
 `.rodata` of `libze_intel_gpu.so.1` and `libigdrcl.so` contains the short name of each supported platform (`tgllp`,
-`bmg`), the release (`26.27.039122`), and the names of the classes for the kernel drivers.
-Source: intel/compute-runtime `shared/source/helpers/hw_info.cpp` (hardwarePrefix), `shared/source/os_interface/linux`;
-compared with Debian's 22.43.24595 and 26.27.39122.
+`bmg`), the release (`26.27.039122`), and the names of the classes for the kernel drivers. Source: intel/compute-runtime
+`shared/source/helpers/hw_info.cpp` (hardwarePrefix), `shared/source/os_interface/linux`; compared with Debian's
+22.43.24595 and 26.27.39122.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Optional
 from gpubind.frozen import NamedTuple
 
 _LEAST_NAMES = 4
-"""A library with fewer names of platforms spells them in another way."""
+"""If fewer names of platforms are found in a library, it spells them in another way, and nothing is known about it."""
 _TEXT = re.compile(rb"\0([a-z][a-z0-9-]{2,15})(?=\0)")
 _RELEASE = re.compile(rb"\0([0-9]{2}\.[0-9]{2})\.[0-9]{4,6}(?=\0)")
 _IN_NAME = re.compile(r"libze_intel_gpu\.so\.1\.[0-9]{1,3}\.([0-9]{5,6})(?:\.[0-9]+)?")
@@ -53,5 +53,7 @@ def build_of(name: str) -> Optional[int]:
 
 
 def _names(text: str, platform: str) -> bool:
-    """Return whether *text* may stand for *platform*: the link editor stores texts with the same end only once."""
+    """Return whether *text* may contain the constant *platform*. Of texts with the same end, the link editor stores
+    only one.
+    """
     return text == platform or text.startswith(f"{platform}-") or text.endswith(platform)

@@ -1,8 +1,9 @@
 """The answers of NVIDIA's programs: `nvidia-container-cli list`, and `nvidia-smi --query-gpu`.
 
-`nvidia-container-cli list` prints one absolute path a line, without headings or types. Sources: nvidia-smi(1),
-`nvidia-smi --help-query-gpu`; libnvidia-container `src/cli/list.c` (order and content), `src/cli/main.c`,
-`src/cli/common.c`, `src/error.c` (`nvidia-container-cli: <class> error: <text>`, exit status 1).
+`nvidia-container-cli list` prints one absolute path a line, without headings or types. Its errors have the form
+`nvidia-container-cli: <class> error: <text>`, with exit status 1. Sources: nvidia-smi(1), `nvidia-smi
+--help-query-gpu`; libnvidia-container `src/cli/list.c` (order and content), `src/cli/main.c`, `src/cli/common.c`,
+`src/error.c`.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ LINES_LIMIT = 10_000
 MESSAGE_LIMIT = 300
 COMPUTE_CAPABILITY_QUERY = ("nvidia-smi", "--query-gpu=pci.bus_id,compute_cap", "--format=csv,noheader")
 GPU_QUERY = ("nvidia-smi", "--query-gpu=index,uuid,pci.bus_id,name", "--format=csv,noheader")
-"""Queries the GPUs, which no file lists in WSL."""
+"""The command that lists the GPUs in WSL, where no file lists them."""
 GPUS_LIMIT = 256
 _malformed = Format("bad-nvidia-cli", f"malformed answer of `{PROGRAM} list`").damaged
 
 
 class NvidiaCliList(NamedTuple):
-    """The paths of an answer, by kind; each once, in printed order, below the driver root."""
+    """The paths of an answer, by kind. Each path is there once, in printed order, and is relative to the driver
+    root.
+    """
 
     devices: tuple[str, ...]
     """`/dev/nvidia0`, `/dev/nvidia-caps/nvidia-cap1`, `/dev/dxg`; `/dev/nvidiactl` even if it is missing."""
@@ -35,7 +38,7 @@ class NvidiaCliList(NamedTuple):
     libraries: tuple[str, ...]
     """Resolved real files, 64-bit and 32-bit: `libcuda.so.550.54.14`, never `libcuda.so.1`."""
     others: tuple[str, ...]
-    """Programs (resolved), sockets and the MPS directory: their paths do not show the kind."""
+    """Programs (resolved), sockets and the MPS directory. Their paths do not show their kind."""
 
 
 def list_argv(root: str) -> tuple[str, ...]:
@@ -46,8 +49,8 @@ def list_argv(root: str) -> tuple[str, ...]:
 def parse_list(text: str) -> NvidiaCliList:
     """Return the paths in the standard output of `nvidia-container-cli list`.
 
-    Errors: `FormatError` (code `bad-nvidia-cli`) with the line: no absolute path, a NUL byte, an overlong line, too
-    many lines, an empty answer.
+    Errors: `FormatError` (code `bad-nvidia-cli`) with the line: a line is not an absolute path, has a NUL byte or is
+    too long; there are too many lines, or none.
     """
     lines = text.split("\n")
     if not lines[-1]:
@@ -71,8 +74,8 @@ def parse_list(text: str) -> NvidiaCliList:
 def parse_failure(stderr: str) -> tuple[str, str]:
     """Return the code and the message of a failed call, from its standard error.
 
-    The code is `failed`, or the program's own class of error (`initialization-error`, `detection-error`). The first
-    line of the program's form takes precedence; without one, the last line that is not empty.
+    The code is the program's class of error (`initialization-error`, `detection-error`), or else `failed`. The message
+    is the first line of the program's form; if there is none, the last line that is not empty.
     """
     last = ""
     for line in stderr.split("\n"):

@@ -1,7 +1,7 @@
-"""Entries of an OCI runtime in the configuration of an engine: bytes in, bytes out.
+"""Entries for an OCI runtime in the configuration of an engine: bytes in, bytes out.
 
-Entries of others stay unchanged: all members of daemon.json keep their order. podman gets a separate file. The TOML of
-containerd gets a block of text at its end; its other tables are compared before and after.
+Other entries stay unchanged. In daemon.json, all members keep their order. podman gets a separate file. The TOML of
+containerd gets a block of text at its end, and its other tables are compared before and after.
 
 Sources: dockerd(8); containers.conf(5), `engine.runtimes`; containerd 1.7 and 2.1 `docs/cri/config.md`. A file of
 containerd's `imports` would replace the whole table of its plugin (tried with 1.7.24).
@@ -27,9 +27,9 @@ _TOML = (_FORMAT.code, _FORMAT.what)
 _BLOCK = re.compile(
     rf"(?:(?<=\n)\r?\n)?^{re.escape(_BEGIN)}\s*?\n.*?^{re.escape(_END)}[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE
 )
-"""The block and the empty line before it. An editor may have changed the line ends."""
+"""gpubind's block, with the empty line before it. It also matches if an editor has changed the line ends."""
 _PLUGINS = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}
-"""The plugin with the runtimes, by the version of containerd's configuration."""
+"""The plugin that has the runtimes, by the version of containerd's configuration."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -60,7 +60,7 @@ def register_in_docker(data: Optional[bytes], entry: Registration) -> bytes:
 
 
 def out_of_docker(data: bytes, before: Optional[bytes], program: str) -> Optional[bytes]:
-    """Return *data*, daemon.json, without runtimes of *program*; None if nothing else is in it.
+    """Return *data*, daemon.json, without the runtimes whose program is *program*; None if it then has no members.
 
     *before* is the earlier file, whose default runtime is restored. Errors: `FormatError`; `UsageError`
     (`setup-conflict`) if another entry names *program*.
@@ -134,10 +134,11 @@ def register_in_containerd(data: Optional[bytes], entry: Registration) -> bytes:
 
 
 def out_of_containerd(data: bytes, before: Optional[bytes], program: str) -> Optional[bytes]:
-    """Return *data*, config.toml, without gpubind's block; *before*, the earlier file, if only the version remains.
+    """Return *data*, config.toml, without gpubind's block; return *before*, the earlier file, if only the version
+    remains.
 
-    Errors: `FormatError`; `UsageError` (`setup-conflict`) if another entry names *program*: containers would not start
-    without it.
+    Errors: `FormatError`; `UsageError` (`setup-conflict`) if another entry names *program*, without which containers of
+    that entry would not start.
     """
     text = data.decode("utf-8", "surrogateescape")
     remaining = _BLOCK.sub("", text)
@@ -221,10 +222,11 @@ class Engine(NamedTuple):
     configuration: str
     """The path of its configuration."""
     register: Callable[[Optional[bytes], Registration], bytes]
-    """Returns a configuration with a runtime."""
+    """Returns the configuration with a runtime added."""
     remove: Callable[[bytes, Optional[bytes], str], Optional[bytes]]
-    """Returns a configuration without the runtimes of a program; None if it is empty. The second argument is an
-    earlier copy."""
+    """Returns the configuration without the runtimes of a program; None if nothing is left. The second argument is
+    an earlier copy of it.
+    """
     after: str
     """How to make the engine read the configuration."""
     meaning: Callable[[bytes], Any] = bytes.strip
@@ -234,7 +236,7 @@ class Engine(NamedTuple):
     has_default: bool = True
     """Whether `setup` can make a runtime the default."""
     hook: str = ""
-    """The name of the program without which the engine has no option for GPUs."""
+    """The name of the program that the engine needs for its own GPU option."""
 
 
 ENGINES: Mapping[str, Engine] = {

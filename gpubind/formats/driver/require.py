@@ -1,9 +1,9 @@
 """NVIDIA_REQUIRE_*: the driver that an image needs.
 
-Spaces separate the alternatives of an expression, commas the terms of an alternative. A term is a property, an operator
-and a value: `cuda>=12.4 brand=tesla,driver>=535,driver<536`. Parsing goes from left to right and stops as soon as the
-result is known; the rest is not checked. Source: libnvidia-container `src/cli/dsl.c` (`dsl_evaluate`, `evaluate_rule`,
-`dsl_compare_version`), `src/cli/configure.c` (the properties).
+An expression has alternatives, separated by spaces; an alternative has terms, separated by commas. A term is a
+property, an operator and a value: `cuda>=12.4 brand=tesla,driver>=535,driver<536`. Parsing goes from left to right and
+stops as soon as the result is known; the rest is not checked. Source: libnvidia-container `src/cli/dsl.c`
+(`dsl_evaluate`, `evaluate_rule`, `dsl_compare_version`), `src/cli/configure.c` (the properties).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpubind.model.cuda import cuda_max, first_drivers, version_key
 
 LENGTH_LIMIT = 1 << 16
 _DRIVERS_LIMIT = 256
-"""Drivers of one expression that are tried: NVIDIA's images name 40."""
+"""Maximum drivers that are tried for one expression. NVIDIA's images name 40."""
 _PROPERTIES = ("cuda", "driver", "arch", "brand")
 _FALSE = ("", "0", "false", "no", "f", "n")
 _malformed = Format("bad-require", "malformed NVIDIA_REQUIRE_* expression").damaged
@@ -28,9 +28,9 @@ _VERSION = re.compile(r"[0-9]{1,19}(\.+[0-9]{1,19})*\.*", re.ASCII)  # 64 bits h
 def evaluate(text: str, properties: Mapping[str, str]) -> Optional[bool]:
     """Return whether the requirement in *text* holds for the values of *properties*.
 
-    A missing property may have any value: None if the answer depends on it. A text without terms holds. Errors:
-    `FormatError` (code `bad-require`) with the place, if the parser reaches a malformed term for every value of the
-    missing properties.
+    A property that is missing from them may have any value; None is returned if the answer depends on it. A text
+    without terms holds. Errors: `FormatError` (code `bad-require`) with the location, if parsing reaches a malformed
+    term whatever the values of the missing properties are.
     """
     if len(text) > LENGTH_LIMIT:
         raise _malformed(f"{len(text)} characters", "character 0")
@@ -53,9 +53,10 @@ def requirements_of(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def first_sufficient_driver(text: str, **extra: str) -> Optional[str]:
-    """Return the first known driver from which on every driver meets the requirement in *text*; None without one.
+    """Return the oldest known driver such that it and all newer ones meet the requirement in *text*; None without one.
 
-    *extra*: other properties. A brand or an architecture that it lacks may have any value. Errors: as `evaluate`.
+    *extra*: values of other properties. If it has no brand or architecture, these may have any value. Errors: as
+    `evaluate`.
     """
     least = None
     for driver in reversed(breakpoint_drivers(text)):
@@ -66,7 +67,9 @@ def first_sufficient_driver(text: str, **extra: str) -> Optional[str]:
 
 
 def breakpoint_drivers(text: str) -> tuple[str, ...]:
-    """Return the drivers at which the result of *text* may change, ascending: its own, and the first of each CUDA."""
+    """Return the drivers at which the result of *text* may change, ascending: those in *text*, and the first one of
+    each CUDA.
+    """
     drivers = re.findall(
         r"driver[<>=!]+([0-9]{1,9}(?:\.[0-9]{1,9}){0,3})(?![0-9.])", text[:LENGTH_LIMIT], re.IGNORECASE
     )
@@ -81,7 +84,7 @@ def driver_properties(driver: str, **extra: str) -> dict[str, str]:
 
 
 def _outcomes(text: str, properties: Mapping[str, str]) -> Iterator[Union[bool, FormatError]]:
-    """Yield each possible result, over all values of the unknown properties."""
+    """Yield each result that is possible for some values of the unknown properties."""
     so_far = True
     for number, alternative in enumerate(filter(None, text.split(" ")), 1):
         terms = [term for term in alternative.split(",") if term]

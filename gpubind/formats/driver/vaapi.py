@@ -1,7 +1,7 @@
-"""Intel's drivers for video: the GPUs that they support, by their code and constants.
+"""Intel's drivers for video: the GPUs that they support, according to their code and constants.
 
 iHD, the VA-API driver, registers each PCI device ID by a call at load time, with the ID in a register. The runtimes of
-oneVPL and the Media SDK have a table of device IDs. Intel's older VA-API driver, i965, has a `switch`.
+oneVPL and the Media SDK have a table of device IDs. Intel's older VA-API driver, i965, has a `switch` instead.
 
 Sources: intel/media-driver `media_driver/linux/*/ddi/media_sysinfo_*.cpp`, `mos_bufmgr_xe.c`; intel/vpl-gpu-rt
 `_studio/shared/src/libmfx_core_vaapi.cpp`; intel/libva `va/drm/va_drm_utils.c`, `va/va.c`. Compared with Debian's iHD
@@ -20,29 +20,34 @@ IHD, I965 = "iHD", "i965"
 OTHERS = ("nvidia", "radeonsi", "r600", "pvr", "d3d12")
 """The drivers of other vendors in libva's table; each fails on an Intel GPU."""
 FIRST_UNKNOWN_TO_I965 = "icllp"
-"""The first platform that i965 does not support: its last release is from 2020."""
+"""The first platform that i965 does not support, because its last release is from 2020."""
 LEAST_DEVICES = 64
-"""The least number of known device IDs in a driver: other code contains a few of them by chance."""
+"""The least number of known device IDs that code or a table must contain. Other code contains a few of them by
+chance.
+"""
 _REGISTERED = re.compile(rb"[\xbe\xbf](..)\0\0", re.DOTALL)
-"""`mov $0xe20b, %edi`, or `%esi`."""
+"""The instruction that loads an ID: `mov $0xe20b, %edi`, or `%esi`."""
 _ROW = 12
-"""Bytes of a row of the table: the ID, the platform, its size."""
+"""Bytes of a row of the table, which has the ID, the platform and its size."""
 _RELEASE = re.compile(rb"Intel iHD driver for Intel\(R\) Gen Graphics - ([0-9]{1,3}(?:\.[0-9]{1,3}){1,2})")
 _BUFFERS_OF_XE = b"INTEL_XE_BUFMGR_DEBUG"
 _XE = b"xe\0"
 
 
 def parse_devices(code: bytes, known_ids: Set[str]) -> Optional[Set[str]]:
-    """Return the device IDs in *code*, iHD's machine code: `e20b`; None if it cannot be parsed.
+    """Return the device IDs in *code*, iHD's machine code, such as `e20b`; None if it cannot be parsed.
 
-    *known_ids*, those of all GPUs, serve to recognize the code.
+    *known_ids* are the IDs of all GPUs, by which the code is recognized.
     """
     device_ids = {f"{struct.unpack('<H', match.group(1))[0]:04x}" for match in _REGISTERED.finditer(code)}
     return device_ids if len(device_ids & known_ids) >= LEAST_DEVICES else None
 
 
 def parse_device_table(constants: bytes, known_ids: Set[str]) -> Optional[Set[str]]:
-    """Return the device IDs in the table in the *constants* of a runtime; else as `parse_devices`."""
+    """Return the device IDs in the table in *constants*, those of a runtime; None if it cannot be parsed.
+
+    *known_ids*: as for `parse_devices`.
+    """
     numbers, step = {int(name, 16) for name in known_ids}, _ROW // 4
     values = struct.unpack_from(f"<{len(constants) // 4}I", constants)
     indexes = {at for at, value in enumerate(values) if value in numbers}

@@ -40,7 +40,7 @@ _damaged = Format("bad-elf", "damaged ELF file").damaged
 
 
 class _StructFormats(NamedTuple):
-    """The structures of a class of ELF files. `segment`: the fields of a program header that make a `_Segment`."""
+    """The structures of a class of ELF files. `segment` has the fields of a program header that make a `_Segment`."""
 
     header: str
     program: str
@@ -60,7 +60,7 @@ class _Segment(NamedTuple):
     offset: int
     address: int
     size: int
-    """The size in the file; the rest of the segment in memory is zeros."""
+    """The size in the file. If the segment is larger in memory, the rest is zeros."""
     flags: int
 
 
@@ -107,7 +107,7 @@ def parse_elf(stream: BinaryIO) -> ElfFacts:
 
 
 def find_sections(stream: BinaryIO, names: Collection[str]) -> dict[str, Section]:
-    """Return the sections with those *names* of the ELF file in *stream*; empty for a file without sections.
+    """Return the sections of the ELF file in *stream* that have one of *names*; empty for a file without sections.
 
     Errors: as `parse_elf`.
     """
@@ -163,7 +163,7 @@ class _ElfFile:
         raise _damaged(f"the file ends before its {subject}", subject)
 
     def sections(self, names: Collection[str]) -> dict[str, Section]:
-        """Return the sections with those *names*; of several, the last."""
+        """Return the sections that have one of *names*. If several have the same name, the last one is returned."""
         form = struct.Struct(self.order + self.forms.section)
         if self.section_size != form.size or self.section_names >= self.section_count:
             return {}
@@ -180,7 +180,7 @@ class _ElfFile:
         }
 
     def load(self, address: int, size: int, subject: str) -> bytes:
-        """Return the *size* bytes at *address*; fewer if their segment ends."""
+        """Return the *size* bytes at *address*; fewer if their segment ends before."""
         for segment in self._loaded:
             if segment.address <= address < segment.address + segment.size:
                 beyond = address - segment.address
@@ -243,7 +243,7 @@ class _Dynamic:
 
 
 def _version_needs(file: _ElfFile, dynamic: _Dynamic) -> list[tuple[int, list[int]]]:
-    """Return each library, and the versions that the file needs of it."""
+    """Return each library of which the file needs versions, with these versions."""
     needs: list[tuple[int, list[int]]] = []
     at, budget = dynamic.last.get(DT_VERNEED), VERSIONS_LIMIT
     while at is not None:
@@ -264,7 +264,7 @@ def _version_needs(file: _ElfFile, dynamic: _Dynamic) -> list[tuple[int, list[in
 
 
 def _version_definitions(file: _ElfFile, dynamic: _Dynamic) -> list[int]:
-    """Return the versions that the file defines, without their parents."""
+    """Return the versions that the file defines, without the versions that they inherit from."""
     definitions: list[int] = []
     at = dynamic.last.get(DT_VERDEF)
     while at is not None:

@@ -25,9 +25,9 @@ from gpubind.model.arch import architecture_of_elf
 EXECUTABLE = 2
 """e_type of a program with a fixed address."""
 HEAD_SIZE = 256
-"""Bytes that `parse_ident` needs; they also suffice for a linker script."""
+"""Bytes that `parse_ident` needs. They also suffice to recognize a linker script."""
 STUB_LIMIT = 1 << 20
-"""Bytes. A larger file is not a stub."""
+"""Maximum bytes of a stub: a larger file is none."""
 _DRIVER_ACCESS_SYMBOLS = (b"ioctl\0", b"dlopen\0", b"dlmopen\0", b"syscall\0", b"socket\0", b"mmap\0", b"mmap64\0")
 
 
@@ -83,7 +83,7 @@ class ElfFacts(NamedTuple):
 
 
 def parse_ident(head: bytes) -> Union[ElfIdent, NotElf]:
-    """Return the identification in the first `HEAD_SIZE` bytes of a file, or the reason without one. Never raises."""
+    """Return the identification in the first `HEAD_SIZE` bytes of a file, or why it has none. Never raises."""
     if not head:
         return NotElf("zero-byte", "the file is empty")
     if not head.startswith(b"\x7fELF"):
@@ -100,15 +100,17 @@ def parse_ident(head: bytes) -> Union[ElfIdent, NotElf]:
 
 
 def split_library_path(value: str) -> list[str]:
-    """Return the elements of *value*, an LD_LIBRARY_PATH: `:` or `;` separates them (elf/dl-load.c, fillin_rpath)."""
+    """Return the elements of *value*, an LD_LIBRARY_PATH. `:` and `;` separate them (glibc `elf/dl-load.c`,
+    fillin_rpath).
+    """
     return value.replace(";", ":").split(":")
 
 
 def is_stub(data: bytes) -> bool:
     """Return whether *data*, a whole ELF file, is a stub of libcuda or NVML.
 
-    A libcuda that imports no function for devices or other libraries can only be a stub. An NVML is a stub only if it
-    contains the message: libraries that emulate GPUs reach no device either, and are accepted.
+    A libcuda is a stub if it imports no function to access devices or other libraries. An NVML is a stub only if it
+    contains the stub's message: libraries that emulate GPUs do not access a device either, and must be accepted.
     """
     if not data.startswith(b"\x7fELF"):
         return False
@@ -122,10 +124,10 @@ def is_stub(data: bytes) -> bool:
 # file lists of Debian's libc6, libc-bin and libc6-i386, Fedora's glibc and glibc-common.
 LIBC = "libc.so.6"
 CORE_LIBRARIES = (LIBC, "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libutil.so.1", "libresolv.so.2")
-"""The libraries that programs are linked with: an older copy of one fails with a newer C library."""
+"""The libraries of glibc with which programs are linked. An older copy of one does not work with a newer C library."""
 PROGRAMS = ("getconf", "getent", "iconv", "iconvconfig", "ldconfig", "ldd", "locale", "localedef", "pldd", "sprof")
 GCONV_DIRECTORY = "gconv"
-"""The directory of the converters between encodings, which glibc loads by their paths."""
+"""The directory with the converters between encodings. glibc loads them by their paths."""
 SOTRUSS_MODULE = "audit/sotruss-lib.so"
 
 _LOADER = r"ld(-linux(-[\w-]+)?|64)?\.so\.\d+"

@@ -33,7 +33,7 @@ _HEADER = struct.Struct("<20sIIB3xI12x")
 _ENTRY = struct.Struct("<iIIIQ")
 _LITTLE_ENDIAN = 2
 _INVALID = {1: "the header marks the cache as invalid", 3: "it is of a big-endian machine"}
-"""By the low two bits of the header's flags."""
+"""Why a cache is not used, by the low two bits of the flags in its header."""
 _damaged = Format("bad-ldcache", "not a readable ld.so.cache", "recreate it with `ldconfig` as root").damaged
 
 
@@ -45,9 +45,11 @@ class LdCacheEntry(NamedTuple):
     path: str
     """The path that ldconfig wrote, usually of a link: `/lib/x86_64-linux-gnu/libcuda.so.1`."""
     flags: int
-    """Type in the low byte (1 ELF, 3 ELF libc6), architecture above (0x0300 x86-64, 0x0000 i386, 0x0a00 aarch64)."""
+    """The type in the low byte (1 ELF, 3 ELF libc6); the architecture above (0x0300 x86-64, 0x0000 i386, 0x0a00
+    aarch64).
+    """
     hwcap: str
-    """Name of the glibc-hwcaps subdirectory (`x86-64-v3`), `legacy` for the old kind, empty for a plain entry."""
+    """The name of a glibc-hwcaps subdirectory (`x86-64-v3`); `legacy` for the older kind; empty for a plain entry."""
 
 
 class LdCache:
@@ -72,7 +74,9 @@ class LdCache:
         return map(self._entry, range(len(self)))
 
     def entries_with_prefix(self, prefixes: Iterable[str]) -> Iterator[LdCacheEntry]:
-        """Yield the entries that begin with one of *prefixes*, in file order; of a name, only `ENTRIES_OF_A_NAME`."""
+        """Yield the entries whose names begin with one of *prefixes*, in file order; at most `ENTRIES_OF_A_NAME`
+        for each name.
+        """
         prefixes = tuple(prefixes)
         encoded_prefixes = tuple(prefix.encode("utf-8", "surrogateescape") for prefix in prefixes)
         if not encoded_prefixes:
@@ -92,9 +96,9 @@ class LdCache:
                     yield self._entry(index, name)
 
     def entries_named(self, name: str) -> tuple[LdCacheEntry, ...]:
-        """Return the first `ENTRIES_OF_A_NAME` entries of that *name*, in file order.
+        """Return the first `ENTRIES_OF_A_NAME` entries called *name*, in file order.
 
-        The first call indexes all entries by name, as callers need many names.
+        The first call indexes all entries by name, because callers look up many names.
         """
         if not self._named:
             for index, key in enumerate(self._keys):
@@ -169,7 +173,7 @@ def dump_ldcache(entries: Iterable[LdCacheEntry]) -> bytes:
 
 
 def _extensions(data: bytes, base: int, start: int) -> tuple[str, ...]:
-    """Return the names of the hwcaps subdirectories. Offsets count from the start of the file."""
+    """Return the names of the hwcaps subdirectories. Offsets in the file are relative to its start."""
     if not start:
         return ()
     magic, count = _words(data, start, 2)

@@ -15,14 +15,16 @@ from gpubind.model import Missing
 
 SECTIONS = (".rodata", ".lrodata")
 READ_LIMIT = 64 << 20
-"""Bytes of constants that are read in one file. PyTorch's largest have 30 MB."""
+"""Maximum bytes of constants that are read in one file. PyTorch's largest file has 30 MB."""
 CODE, CODE_LIMIT = ".text", 4 << 20
 STEP = 1 << 20
 NAME_LIMIT = 80
 NAMES_LIMIT = 1024
-"""Names of one file that are kept."""
+"""Maximum names that are kept for one file."""
 _NAME = re.compile(rb"lib(?:(?!lib)[A-Za-z0-9_+-]){1,64}\.so(?:\.[0-9]{1,4}){0,3}")
-"""The last `lib` before `.so`, so that no byte is matched twice: no name of a driver's library contains two."""
+"""A name that begins at the last `lib` before `.so`, so that no byte is matched twice. No name of a driver's
+library contains `lib` twice.
+"""
 _NCCL = re.compile(rb"NCCL version ([0-9]{1,2}(?:\.[0-9]{1,3}){1,2})\+cuda")
 
 
@@ -34,7 +36,7 @@ class DlopenNames(NamedTuple):
     nccl: Optional[str] = None
     """The release of NCCL in the file; NCCL is often linked into another library."""
     unread: Optional[str] = None
-    """Why there may be more names."""
+    """Why names may be missing; None if all constants were read."""
     size: int = 0
     """Bytes that were read."""
 

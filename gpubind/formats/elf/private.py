@@ -18,7 +18,7 @@ _HIDDEN = 0x8000
 
 
 class PrivateSymbols(NamedTuple):
-    """The private symbols that a file defines for others of its glibc, and those that it needs of them."""
+    """The private symbols that a file defines for other files of its glibc, and those that it needs from them."""
 
     defined: frozenset[str] = frozenset()
     needed: frozenset[str] = frozenset()

@@ -23,14 +23,18 @@ from gpubind.frozen import NamedTuple
 from gpubind.model.gpucode import GpuCode, Ptx, gpu_code
 
 SECTIONS = (".nv_fatbin", "__nv_relfatbin")
-"""Code that the driver loads; and code that is not linked yet, used only without the first."""
+"""Sections with code that the driver loads. The second has code that is not linked yet; it is used only without the
+first.
+"""
 MAGIC = 0xBA55ED50
 PTX, CUBIN, ENTRY_GROUP = 1, 2, 256
 ARCH_SPECIFIC, FAMILY_SPECIFIC = 1 << 20, 1 << 21
 ENTRIES_LIMIT = 1 << 16
-"""Entries and containers of a file, including packed ones: the largest known file has 4,000."""
+"""Maximum entries and containers of a file, including packed ones. The largest known file has 4,000."""
 ARCHITECTURES_LIMIT = 128
-"""Architectures of a file, with their versions of PTX, and kinds of modules: all releases of CUDA know fewer."""
+"""Maximum architectures of a file, each with its version of PTX, and kinds of modules. No release of CUDA has so
+many.
+"""
 _HEADER_LIMIT = 1 << 16
 _CONTAINER = struct.Struct("<IHHQ")
 _ENTRY = struct.Struct("<HHIQ4xIHHI8xQ16x")

@@ -17,27 +17,29 @@ from gpubind.model.gpucode import SPIRV, GpuCode, Ptx, gpu_code
 
 SECTION = ".hip_fatbin"
 ARCHIVE_SECTION = ".rocm_kpack_ref"
-"""The section of a file whose code is in archives: their paths, relative to the directory of the file."""
+"""The section of a file whose code is in archives. It has their paths, relative to the directory of the file."""
 ARCHIVES = (".kpack", "../.kpack")
-"""The directories of the archives: `torch/.kpack/torch_gfx1201.kpack` for `torch/lib/libtorch_hip.so`."""
+"""The directories of the archives, relative to the file: `torch/.kpack/torch_gfx1201.kpack` for
+`torch/lib/libtorch_hip.so`.
+"""
 IN_ARCHIVES = "its code is in .kpack archives, which were not found"
 MAGIC, PACKED_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB"
 ALIGNMENT = 4096
 """The alignment of each bundle in its section."""
 STEPS_LIMIT = 1 << 14
-"""Offsets at which a bundle may begin that are inspected: PyTorch has 2,000."""
+"""Maximum offsets that are inspected for the beginning of a bundle. PyTorch has 2,000."""
 ENTRIES_LIMIT, ID_LIMIT = 512, 256
-"""Entries of one bundle, and characters of the ID of one."""
+"""Maximum entries of one bundle, and maximum characters of an entry's ID."""
 ALL_ENTRIES_LIMIT = 1 << 16
-"""Entries of all bundles of a file: 32 for each of PyTorch's 2,000 bundles."""
+"""Maximum entries of all bundles in a file: 32 for each of PyTorch's 2,000 bundles."""
 PLACE_COST, PACKED_COST = 4, 32
-"""The cost of an inspected offset and of a compressed bundle, in entries that take the same time."""
+"""The cost of inspecting an offset, and that of a compressed bundle, as a number of entries that take the same time."""
 BARREN_LIMIT = 1000
-"""Bundles of a file that may precede the first one for a processor."""
+"""Maximum bundles of a file that precede the first bundle with code for a GPU."""
 HEAD_LIMIT = 1 << 16
 """Bytes of a bundle's head."""
 _PACKED_LIMIT = 256 << 10
-"""Bytes of a compressed bundle that are read for its head: a block of zstd has 128 KiB."""
+"""Maximum bytes of a compressed bundle that are read for its head. A block of zstd has 128 KiB."""
 _ENTRY = struct.Struct("<QQQ")
 _ID = re.compile(rf"hip(?:v4)?-(?:amdgcn|spirv64)-amd-amdhsa-{{1,2}}(gfx[0-9a-z-]+(?::[a-z]+[+-])*|{SPIRV})")
 _IN_NAME = re.compile(r"gfx[0-9]+(?:-[0-9])?-generic|gfx[0-9a-f]{3,4}(?:-xnack[+-])?")
@@ -46,8 +48,8 @@ _IN_NAME = re.compile(r"gfx[0-9]+(?:-[0-9])?-generic|gfx[0-9a-f]{3,4}(?:-xnack[+
 def parse_bundles(read: ReadAt, start: int, size: int, charge: Charge) -> GpuCode:
     """Return the GPU code in the section of *size* bytes at *start*, as one module.
 
-    Raises only what *read* and *charge* raise. Bundles are not separate modules: ROCm's libraries have kernels that are
-    made only for some processors.
+    Bundles are not treated as separate modules, because ROCm's libraries have kernels that are made only for some
+    processors. Raises only what *read* and *charge* raise.
     """
     archs: set[str] = set()
     unread: Optional[str] = None
@@ -83,7 +85,7 @@ def parse_bundles(read: ReadAt, start: int, size: int, charge: Charge) -> GpuCod
 def _bundle(read: ReadAt, at: int, end: int, charge: Charge) -> Optional[tuple[int, list[str]]]:
     """Return the length of the bundle at *at*, and the processor of each entry; None if no bundle begins there.
 
-    The list is empty for an unreadable bundle. An empty string is the host's entry.
+    The list is empty for an unreadable bundle. An empty string in it is the entry of the host.
     """
     head = read(at, 32)
     if head.startswith(PACKED_MAGIC):
@@ -112,7 +114,7 @@ def parse_names(names: Iterable[str]) -> GpuCode:
 def parse_archives(names: Iterable[str]) -> GpuCode:
     """Return the processors of the archives *names*: `blas_lib_gfx1151.kpack`.
 
-    Empty if one is not for a single processor, but for a family.
+    Empty if an archive is for a family of processors, instead of a single one.
     """
     matches = [re.fullmatch(rf".*_({_IN_NAME.pattern})\.kpack", name) for name in names if name.endswith(".kpack")]
     archs = [match.group(1).replace("-xnack", ":xnack") for match in matches if match]
@@ -141,7 +143,9 @@ def _ids(entries: Iterable[tuple[int, int, str]]) -> list[str]:
 
 
 def _unpack_head(start: bytes, read: Callable[[int], bytes]) -> tuple[int, Optional[bytes]]:
-    """Return the length of the compressed bundle that begins with *start*, 0 if unknown, and its unpacked head."""
+    """Return the length of the compressed bundle that begins with *start*, and its unpacked head. The length may be
+    0: unknown.
+    """
     version, method = struct.unpack_from("<HH", start.ljust(32, b"\0"), 4)
     # Version 1 lacks the total size, and version 3 has larger numbers.
     header, length = {1: (20, None), 2: (24, "<I"), 3: (32, "<Q")}.get(version, (0, None))
@@ -152,7 +156,7 @@ def _unpack_head(start: bytes, read: Callable[[int], bytes]) -> tuple[int, Optio
 
 
 def _head(method: int, packed: bytes) -> Optional[bytes]:
-    """Return the first bytes of the unpacked *packed*; None if that fails. *method*: 0 zlib, 1 zstd."""
+    """Return the beginning of *packed*, unpacked; None if that fails. *method*: 0 for zlib, 1 for zstd."""
     try:
         data: Any
         if method == 0:

@@ -21,9 +21,9 @@ from gpubind.model.gpucode import SPIR64, GpuCode, Ptx, gpu_code
 GENERATED = "__CLANG_OFFLOAD_BUNDLE__sycl-spir64_gen"
 PORTABLE = "__CLANG_OFFLOAD_BUNDLE__sycl-spir64"
 EMPTY = 88
-"""Bytes of SPIR-V without functions, which many files of dpnp and dpctl contain."""
+"""Bytes of SPIR-V without any functions. Many files of dpnp and dpctl contain only that."""
 UNPACKED_LIMIT = 64 << 20
-"""Bytes of an unpacked image up to which the heads of its files are read."""
+"""Maximum bytes of an unpacked image. Heads of files beyond them are not read."""
 STEP = 1 << 16
 FILES_LIMIT = 256
 _FRAME_HEAD = 18

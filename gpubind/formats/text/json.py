@@ -11,21 +11,21 @@ from gpubind.errors import Format
 
 _DIGITS_LIMIT = 20  # 64 bits; converting digits to a number takes quadratic time
 _DIGITS_TO_KEEP = 4000
-"""Digits of a number that is written again unchanged. Python converts at most 4300."""
+"""Maximum digits of a number that is written again unchanged. Python converts at most 4300."""
 
 VALUES_LIMIT = 1_000_000
-"""Commas and brackets of a document: 16 MB of `{},` would take 400 MB. A record of a host has about 6,000."""
+"""Maximum commas and brackets of a document: 16 MB of `{},` would take 400 MB. A record of a host has about 6,000."""
 
 _INDENT = r"\s*\{\r?\n([ \t]+)\""
 _SURROGATES = "[\ud800-\udfff]"
 NON_ESCAPE_SURROGATES = "[\ud800-\udc7f\udd00-\udfff]"
-"""`_SURROGATES` without the surrogate escapes of names that are not UTF-8."""
+"""`_SURROGATES`, except those by which Python represents bytes of names that are not UTF-8."""
 
 
 def parse_json(data: bytes, limit: int, kind: Format, *, allow_surrogates: bool = False) -> Any:
     """Return the value of *data*, of at most *limit* bytes. Lone surrogates are replaced, unless *allow_surrogates*.
 
-    Errors: those of *kind*: too large, more than `VALUES_LIMIT` values, no UTF-8, no JSON.
+    Errors: those of *kind* if it is too large, has more than `VALUES_LIMIT` values, or is not UTF-8 or not JSON.
     """
     if len(data) > limit:
         raise kind.damaged(f"{len(data)} bytes; {limit} at most")
@@ -43,9 +43,11 @@ def parse_json(data: bytes, limit: int, kind: Format, *, allow_surrogates: bool 
 
 
 def parse_exact_json(data: bytes, limit: int, kind: Format) -> Any:
-    """Return the value of *data*, a document that will be written again without loss or ambiguity.
+    """Return the value of *data*, a document that will be written again, so that nothing in it may be lost or
+    ambiguous.
 
-    Errors: those of `parse_json`; those of *kind* for a duplicate key, a lone surrogate, and a number that JSON lacks.
+    Errors: those of `parse_json`; those of *kind* for a duplicate key, a lone surrogate, and a number that JSON cannot
+    express.
     """
 
     def exact_integer(digits: str) -> int:

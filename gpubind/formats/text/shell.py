@@ -1,9 +1,9 @@
 """Environment files of a Singularity image, parsed and never executed.
 
-Only plain statements are parsed: assignments, `export` and `unset`, with text, quotes and parameters. After the first
-other statement everything is unknown, in this file and the later ones: `if`, `.` or a function may set any variable, or
-change the meaning of later lines. Apptainer executes these files with its own interpreter of bash's dialect, and old
-images with their own shell: where dash, bash and that interpreter differ, the value is unknown.
+Only plain statements are parsed: assignments, `export` and `unset`, with text, quotes and parameters. Any other
+statement, such as `if`, `.` or a function, may set any variable, or change the meaning of later lines; after it
+everything is unknown, in this file and in later ones. Apptainer executes these files with its own interpreter of bash's
+dialect, and old images use their own shell. Where dash, bash and that interpreter differ, the value is unknown.
 
 Source: POSIX shell, 2.2 Quoting, 2.6.2 Parameter Expansion, 2.9 Shell Commands, 2.14 Special Built-In Utilities.
 """
@@ -18,7 +18,7 @@ from gpubind.frozen import NamedTuple
 
 VALUE_LIMIT = 1 << 16
 TOTAL_LIMIT = 1 << 25
-"""Characters of all values in one script: each may contain the earlier ones."""
+"""Maximum characters of all values in one script. Each value may contain the earlier ones."""
 _NESTING_LIMIT = 8
 
 # They are compiled where they are used: many images set nothing.
@@ -48,7 +48,7 @@ _AUTOMATIC = (
     r"|PIPESTATUS|HISTCMD|SHELLOPTS|POSIXLY_CORRECT|BASH[A-Z_]*|COMP_[A-Z]+|COPROC|REPLY|MAPFILE"
     r"|(?:APPTAINER|SINGULARITY)_[A-Z]+"
 )
-"""Variables that a shell changes by itself, or that are read-only, as are the runtime's."""
+"""Variables that a shell changes by itself or that are read-only, and those of the runtime."""
 _INHERITED_VARIABLES = (
     r"HOME|PWD|OLDPWD|PATH|SHELL|SHLVL|TERM|IFS|PS[0-4]|HOST(?:NAME|TYPE)|OSTYPE|MACHTYPE|MAIL(?:CHECK|PATH)?|COLUMNS"
     r"|LINES|PROMPT_COMMAND|USER|LOGNAME|HIST[A-Z]+|ENV|CDPATH|TIMEFORMAT|NLSPATH|FIGNORE|IGNOREEOF"
@@ -62,14 +62,14 @@ class Exports(NamedTuple):
     env: Mapping[str, Optional[str]]
     """The known values; None if unset."""
     exported: frozenset[str] = frozenset()
-    """The variables that a program inherits."""
+    """The variables that are exported to programs."""
     unknown: frozenset[str] = frozenset()
-    """Variables with values that only a shell can evaluate. Incomplete, if `is_unknown`."""
+    """Variables whose values only a shell can evaluate. If `is_unknown`, there may be more."""
     is_unknown: bool = False
-    """Whether a script could not be parsed: then no value is known."""
+    """Whether a script could not be parsed, so that no value is known."""
 
     def is_known(self, name: str) -> bool:
-        """Return whether the value of *name* is known; an unset variable is known."""
+        """Return whether the value of *name* is known. It is also known if *name* is certainly unset."""
         return not self.is_unknown and _is_decided(name, self.env, self.unknown)
 
     def with_value(self, name: str, value: str) -> Exports:
@@ -85,9 +85,9 @@ class Exports(NamedTuple):
 
 
 def parse_exports(text: str, before: Exports) -> Exports:
-    """Return the variables after a shell has run *text*, given those *before*. Never raises.
+    """Return the variables after a shell has run *text*, given the variables *before* it. Never raises.
 
-    A variable that nothing has set is unset: Singularity hides the caller's variables from these files.
+    A variable that no statement has set is unset, because Singularity hides the caller's variables from these files.
     """
     if before.is_unknown or "\r" in text or "\0" in text:  # shells differ on these
         return before.with_all_unknown(text)

@@ -8,7 +8,7 @@ from typing import Any
 from gpubind.errors import FormatError
 
 DOTS_LIMIT = 500
-"""Dots in a line: parsing a key of many parts (`a.a.a`) takes quadratic time."""
+"""Maximum dots in a line. Parsing a key of many parts (`a.a.a`) takes quadratic time."""
 
 
 def parse_toml(data: bytes, code: str, what: str) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """YAML as the readers of CDI specs parse it: go-yaml version 2, strict, as sigs.k8s.io/yaml uses it.
 
 `yaml.safe_load` differs: it reads an unquoted `1:0` as the number 60, accepts duplicate keys, and expands aliases
-without a bound. Therefore PyYAML (libyaml) only parses the text into events. This module makes the values: scalars by
-go-yaml's rules (`resolve.go`), unique keys, bounded aliases and depth, the first document of a stream.
+without a bound. Therefore PyYAML (libyaml) only parses the text into events, and this module makes values from them: it
+resolves scalars by go-yaml's rules (`resolve.go`), rejects duplicate keys, bounds aliases and depth, and reads only the
+first document of a stream.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from gpubind.model.plain import go_text
 
 DEPTH_LIMIT = 64
 VALUES_LIMIT = 100_000
-"""Values of a document with its aliases expanded: ten lines of nested aliases can expand to a billion values."""
+"""Maximum values of a document after its aliases are expanded. Ten lines of nested aliases can expand to a billion
+values.
+"""
 
 _FORMAT = Format("bad-yaml", "malformed YAML")
 _CONSTANTS = {
@@ -40,8 +43,8 @@ _FLOAT = re.compile(r"[-+]?[0-9]{0,400}\.?[0-9]{1,400}(?:[eE][-+]?[0-9]{1,400})?
 def parse_yaml(data: bytes) -> Any:
     """Return the value of *data*, JSON or YAML: dicts with string keys, lists, strings, numbers, booleans, None.
 
-    Errors: `FormatError` (code `bad-yaml`) with line and column: malformed, a key twice, nested too deeply, too many
-    values.
+    Errors: `FormatError` (code `bad-yaml`) with line and column, for text that is malformed or nested too deeply, has a
+    key twice, or has too many values.
     """
     # JSON is YAML, but needs no library: PyYAML takes 18 ms to import and 1.8 ms for a spec, json 0.1 ms.
     if data.lstrip()[:1] in (b"{", b"["):
