@@ -90,8 +90,7 @@ def sentences_of(
 ) -> Iterator[tuple[ImageChange, str]]:
     """Yield each image whose verdict changes on *group*, with its sentence.
 
-    If there are just two hosts and their drivers differ, the sentence treats them as one host before and after an
-    upgrade.
+    Two hosts with different drivers, if there are no others, are treated as one host before and after an upgrade.
     """
     reference = comparison.groups[0]
     drivers = {each.driver for group in comparison.groups for each in group.drivers}

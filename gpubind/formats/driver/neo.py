@@ -53,7 +53,5 @@ def build_of(name: str) -> Optional[int]:
 
 
 def _names(text: str, platform: str) -> bool:
-    """Return whether *text* may contain the constant *platform*. Of texts with the same end, the link editor stores
-    only one.
-    """
+    """Return whether *text* may stand for *platform*: the link editor stores texts with the same end only once."""
     return text == platform or text.startswith(f"{platform}-") or text.endswith(platform)
