@@ -31,7 +31,7 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
 
     The number of an AMD GPU is that of AMD's toolkit (`sorted_by_pci`), not its index. The spec of an empty plan for
     one vendor has the devices `all` and `none`, which provide nothing. *staged* has the paths of generated files.
-    *hook* is the path of nvidia-cdi-hook on the host, which adds the directory of the libraries to the container's ld cache.
+    *hook* is the path of nvidia-cdi-hook on the host, which adds the libraries' directory to the container's ld cache.
     Errors: `RuntimeLimitError`: `cdi-kinds` for a plan of several vendors, or of a vendor without a kind of CDI device;
     `unsupported-path` for a path that is not UTF-8, `unsupported-value` for a variable that is not.
     """
