@@ -68,15 +68,16 @@ ASKED: Mapping[str, tuple[str, ...]] = {
 
 TEXT = """# Runtimes, as tested
 
-The live tests wrote this page (`make live` holds it against what they saw; [CONTRIBUTING](../CONTRIBUTING.md) says how
-to write it anew). On a Debian host with the NVIDIA driver 550.163.01 and no GPU, `gpubind exec` and `gpubind wrap`
-started containers of bullseye (glibc 2.31) and bookworm (2.36) by each runtime. There `cuInit` of the real driver says
-100, no device, where it was found and loaded, and opening a node that nobody's driver owns says ENXIO.
+The live tests wrote this page: `make live` compares it with their results, and [CONTRIBUTING](../CONTRIBUTING.md) has
+the command that rewrites it. On a Debian host with the NVIDIA driver 550.163.01 and no GPU, `gpubind exec` and
+`gpubind wrap` started containers of bullseye (glibc 2.31) and bookworm (2.36) by each runtime. There `cuInit` of the
+real driver returns 100 (no device) if it was found and loaded, and opening a device node without a driver fails with
+ENXIO.
 
-`yes`, or what is otherwise:
+The answer is `yes`, or the difference:
 
 {runtimes}
-What each runtime is given, and why, stands in [runtimes](runtimes.md).
+[Runtimes](runtimes.md) has the arguments of each runtime, with the reasons.
 
 Engines that call gpubind as their [OCI runtime](oci-runtime.md), registered by `gpubind setup`:
 
