@@ -36,7 +36,7 @@ def _report_unraisable(unraisable: Any) -> None:
 
 
 _HANDLES_SIGINT = getsignal(SIGINT) is default_int_handler
-"""False where the caller ignores the signal, as a shell does for background jobs."""
+"""Whether Python handles SIGINT. It does not if the caller ignores the signal, as a shell does for background jobs."""
 if _HANDLES_SIGINT:
     # During imports and at the end of the interpreter, Python turns an interrupt into errors of all kinds.
     signal(SIGINT, _exit_on_sigint)
@@ -67,7 +67,9 @@ def main(argv: Optional[list[str]] = None) -> int:
 
 
 def _has_printed_version() -> bool:
-    """Print the version; False if that fails: then the parser of command lines repeats it and reports the error."""
+    """Print the version. Return False if that fails: the parser of command lines then repeats it and reports the
+    error.
+    """
     from gpubind import __version__
 
     try:

@@ -41,7 +41,9 @@ class GpubindError(Exception):
         self.hint = hint
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Rebuild the error from its fields for `pickle` and `copy`: `__init__` differs between the classes."""
+        """Return how `pickle` and `copy` rebuild the error: from its fields, because `__init__` differs between the
+        classes.
+        """
         return Exception.__new__, (type(self), self.what), self.__dict__
 
     def __str__(self) -> str:
@@ -75,7 +77,7 @@ class UsageError(GpubindError):
     """The field of `Request` whose value is wrong; empty if none is."""
 
     def about(self, field: str) -> UsageError:
-        """Return this error with *field* as the field of `Request` that it is about."""
+        """Return this error with *field* as the field of `Request` whose value is wrong."""
         self.field = field
         return self
 
@@ -179,13 +181,15 @@ class FormatError(GpubindError):
         """The byte offset of the damage in the parsed data; None if the location is not an offset."""
 
     def in_file(self, path: str) -> FormatError:
-        """Return the same error with the file's path: parsers see only bytes."""
+        """Return the same error with the file's path, which parsers do not know: they get only bytes."""
         where = f"{path}: {self.place}" if self.place else path
         place = self.place if self.offset is None else self.offset
         return FormatError(self.code, self.what, place=place, where=where, why=self.why, hint=self.hint)
 
     def behind(self, start: int) -> FormatError:
-        """Return the same error with *start* added to its offset: the parser got only the bytes from *start* on."""
+        """Return the same error with *start* added to its offset, for a parser that got only the bytes from *start*
+        on.
+        """
         return FormatError(self.code, self.what, place=start + (self.offset or 0), why=self.why, hint=self.hint)
 
 

@@ -1,7 +1,7 @@
-"""`NamedTuple` as in `typing`, created in a quarter of the time: the annotations of its fields stay text.
+"""`NamedTuple` as in `typing`, created in a quarter of the time, because annotations of fields are not evaluated.
 
-`typing` compiles each annotation, and `collections` a constructor for each class. A command creates up to 170 classes
-before it does anything else. `types_of` evaluates the annotations of the few classes that documents are decoded to.
+`typing` compiles each annotation, and `collections` compiles a constructor for each class; a command creates up to 170
+classes before it does anything else. A few classes are decoded from documents: `types_of` evaluates their annotations.
 """
 
 from __future__ import annotations

@@ -59,13 +59,13 @@ class CheckRequest(NamedTuple):
     user: Optional[str] = None
     """The user whose access to nodes and files is checked; None for the caller."""
     only: tuple[str, ...] = ()
-    """The codes that count; empty for all."""
+    """The codes that are reported; empty for all."""
     reasons: Reasons = MappingProxyType({})
     """The reasons to ignore findings."""
     severities: Severities = MappingProxyType({})
     """The severities that the site sets."""
     expected: tuple[Expectation, ...] = ()
-    """What each host must have."""
+    """The expectations that each host must meet."""
     linked: bool = False
     """Whether the report has the files with which the plan's files are linked."""
     lists_rules: bool = False
@@ -81,9 +81,10 @@ class CheckRequest(NamedTuple):
 
 
 def check_each(request: CheckRequest, images: Sequence[Optional[str]], hosts: Sequence[HostRef]) -> list[Report]:
-    """Return the report on each of *images* on each of *hosts*; None stands for no image.
+    """Return the report on each of *images* on each of *hosts*. None among *images* stands for a check without an
+    image.
 
-    If a check fails, its report has the error as a finding. Errors: the one error with which all checks fail.
+    If a check fails, its report has the error as a finding. Errors: if all checks fail with the same error, that error.
     """
     from gpubind.image.open import OpenImages
 
@@ -265,7 +266,7 @@ def _compare(request: CheckRequest, image_name: str, policy: Policy, opened: Ope
 
 
 def errors_of(host: Host, plan: Plan, request: CheckRequest) -> list[Finding]:
-    """Return the error findings of a check of *plan* on *host*, as *request* counts them."""
+    """Return the errors of a check of *plan* on *host*, as far as *request* does not ignore them."""
     report = _check_preflight(request, _make_preflight(request, host, plan, None, None, None), None, {})
     return [finding for finding in report.findings if finding.severity == "error"]
 

@@ -36,7 +36,7 @@ from gpubind.rules.table import check
 
 LIVE, STDIN = "live", "-"
 OWN = "gpubind"
-"""The name of gpubind's own plan among those of --like."""
+"""The name of gpubind's own plan in --like."""
 _HOST_VARIABLES = (*SEARCHED, ROCM_PATH)
 """The variables that name the directories of a host's programs and files. All others belong to a job."""
 _IS_PLAN = re.compile(rb'"schema"\s*:\s*"gpubind\.plan/')
@@ -49,7 +49,7 @@ class Compared(NamedTuple):
     """Its argument on the command line."""
     subject: Union[Host, Plan]
     is_root: bool = False
-    """Whether it is a directory with a driver: only the driver is compared, as the rest is this machine."""
+    """Whether it is a directory with a driver. Then only the driver is compared: everything else is this machine's."""
 
     @property
     def name(self) -> str:
@@ -87,7 +87,7 @@ class DiffRequest(NamedTuple):
     """The things to compare, as `_open_compared` takes them."""
     query: PlanQuery = PlanQuery()
     flavours: tuple[str, ...] = ()
-    """The programs of `--like`: each host is compared as each of them plans it. Empty for gpubind's own plan."""
+    """The programs of `--like`: each host is compared as each program would plan it. Empty for gpubind's own plan."""
     images: tuple[str, ...] = ()
     """If there are some, only the findings of checks of these images are compared."""
     standard_input: bytes = b""
@@ -95,11 +95,10 @@ class DiffRequest(NamedTuple):
 
 
 def snapshots(request: DiffRequest, *, is_compared: bool = True) -> list[Snapshot]:
-    """Return a snapshot of each named thing, for each of the flavours if there are some.
+    """Return a snapshot of each named thing; if there are flavours, one for each flavour.
 
-    One host and one flavour are compared with each other. One thing is enough if it is not *is_compared*.
-
-    Errors: as `_open_compared`, `plan_host`; `UsageError` (codes `nothing-to-compare`, `plan-not-host`).
+    One host and one flavour are compared with each other. One thing is enough if it is not *is_compared*. Errors: as
+    `_open_compared`, `plan_host`; `UsageError` (codes `nothing-to-compare`, `plan-not-host`).
     """
     arguments, query, flavours, images, standard_input = request
     views: list[Optional[str]] = [*flavours] or [None]

@@ -31,7 +31,7 @@ from gpubind.model.notice import Message, Notice, ignore
 explain = verb(decisions.explain)
 
 _ABOUT_THE_HOST = ("not-looked-at", "writable-by-others")
-"""Findings about the files on which the answer depends."""
+"""Findings about the files of the host, on which the answer depends."""
 _LONGEST = 200
 """The number of characters of a name or message that an error repeats."""
 _BLOCK = 1 << 20
@@ -51,7 +51,7 @@ class ExplainRequest(NamedTuple):
     text: str
     """A code, a message, a variable, a name of a plan, or the path of a log; empty for every code."""
     plan: Callable[[], Plan]
-    """Makes the plan in which names are looked up; called for a name, or for the library of a message."""
+    """Makes the plan in which names are looked up. It is called for a name, or for the library in a message."""
     log: Optional[BinaryIO] = None
     """A log on standard input, in place of `text`."""
     is_full: bool = False
@@ -102,7 +102,7 @@ def _explain_text(request: ExplainRequest) -> Answer:
 
 
 def _is_log_file(path: str) -> bool:
-    """Return whether *path* is a regular file that is not an ELF file. An unreadable one counts as a log."""
+    """Return whether *path* is a regular file but not an ELF file. An unreadable file is taken for a log."""
     if "\n" in path or not is_file(path):
         return False
     try:
@@ -143,7 +143,7 @@ def _blocks(file: BinaryIO, name: str, report: Callable[[Message], None]) -> Ite
 
 
 def _looks_like_a_log(path: str) -> bool:
-    """Return whether *path* is named like a log, but there is no file, or it is not a log."""
+    """Return whether *path* is named like a log, although there is no such file, or the file is not a log."""
     return path.endswith(_LOGS) and _NAME.fullmatch(path) is not None
 
 
@@ -197,10 +197,10 @@ def _missing(name: str) -> tuple[FoundMessage, ...]:
 
 
 def _explain_name(request: ExplainRequest) -> Answer:
-    """Return the plan's Decision on a name; on a host without a driver, the effect of the missing file.
+    """Return the plan's Decision on a name. On a host without a driver, return the effect of the missing file instead.
 
-    Errors: `UsageError` (code `unknown-code`) where nothing has that name; `NothingToBindError` for another file's
-    name on a host without a driver.
+    Errors: `UsageError` (code `unknown-code`) if nothing has that name; `NothingToBindError` on a host without a
+    driver, for a name that is not one of a driver's files.
     """
     name, plan = request.text, None
     try:

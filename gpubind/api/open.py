@@ -37,9 +37,9 @@ def open_layout(host: Host, form: str, image: Optional[Image] = None) -> Layout:
 def open_runtime(host: Host, backend: str, arguments: Sequence[str] = ()) -> Start:
     """Return a start by the runtime *backend* on *host*, with the user's *arguments* for it.
 
-    It holds the version and the configuration of the runtime, and the environment: that of the task for which *host*
-    was opened, or of this process; none for a recorded host without a task. Errors: `UsageError` for an unknown
-    runtime, or for arguments that end in the middle of an option; `HostReadError`.
+    It has the runtime's version and configuration, and an environment: that of the task for which *host* was opened, or
+    else that of this process; none for a recorded host without a task. Errors: `UsageError` for an unknown runtime, or
+    for arguments that end in the middle of an option; `HostReadError`.
     """
     from gpubind.launch.prepare import make_start
     from gpubind.runtimes import get_runtime

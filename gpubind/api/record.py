@@ -1,8 +1,8 @@
 """A record that answers like its host: the fixed survey, and every query of planning.
 
-gpubind plans for every source, vendor, capability, `--like` program, CDI device and runtime, with and without an image.
-The record has all files that these plans query (`gpubind/host/surveyed.py`). The same plans for the record must then be
-the same.
+gpubind makes plans for every source, vendor, capability, `--like` program, CDI device and runtime, with and without an
+image. The record has all files that these plans query (`gpubind/host/surveyed.py`). Finally, the same plans are made
+from the record; they must be equal.
 """
 
 from __future__ import annotations
@@ -50,11 +50,13 @@ from gpubind.rules.table import check
 from gpubind.runtimes import RUNTIMES
 
 _FIRST_USER = 1000
-"""The users with lower numbers are the system's. Source: login.defs(5), UID_MIN."""
+"""Users with lower numbers belong to the system. Source: login.defs(5), UID_MIN."""
 _COMMON_TEXTS = ("findings", "errors", "names", "plan.schema", *(f"hosts/{name}" for name in BUNDLED_HOSTS))
-"""The words of gpubind and of drivers in these data name no user and no machine."""
+"""Data of gpubind whose words, those of gpubind and of drivers, name no user and no machine."""
 _RECORD_TIMES = 10
-"""The factor on the usual bounds: a record has all files of a host, for example a dozen releases of ROCm."""
+"""The factor by which the usual bounds are multiplied: a record has all files of a host, such as a dozen releases
+of ROCm.
+"""
 
 
 class Question(NamedTuple):
@@ -64,7 +66,7 @@ class Question(NamedTuple):
     listfile: Optional[ListFile] = None
     image: Optional[Image] = None
     backends: tuple[str, ...] = ()
-    """The runtimes for which the plan is checked, besides a check without a runtime."""
+    """The runtimes for which the plan is checked. It is also checked without a runtime."""
 
 
 @verb
@@ -135,7 +137,9 @@ def redaction_of(host: Host, record: Record) -> Redaction:
 
 
 def _in_any_order(answer: str) -> str:
-    """Return *answer* with sorted lines, whose order may depend on names, and without the digest of names."""
+    """Return *answer* with its lines sorted, because their order may depend on names, and without the digest of
+    names.
+    """
     lines = sorted(line.strip().rstrip(",") for line in answer.splitlines())
     return "\n".join(line for line in lines if not line.startswith('"digest"'))
 
@@ -154,7 +158,7 @@ def _unfaithful(host: Host, question: Question, expected: str, answer: str) -> H
 
 
 def _questions(host: Host, user_request: Request, listfile: Optional[ListFile]) -> Iterator[Question]:
-    """Yield each question that may read other files than the others."""
+    """Yield each question that may need files which no other question needs."""
     image = _old_image(architecture(host.uname.machine))
     for library_path in dict.fromkeys(((), user_request.library_path)):
         for directories in dict.fromkeys(((), user_request.cdi_directories)):
@@ -200,7 +204,7 @@ def _error_text(error: GpubindError) -> str:
 
 
 def _old_image(machine: Architecture) -> Image:
-    """With the oldest glibc in the image, a plan examines each file of the host."""
+    """Return an image with the oldest glibc, for which a plan examines each file of the host."""
     entries = {"/usr/lib": {"libc.so.6": _libc(machine)}}
     if machine.compat32 is not None:
         entries["/usr/lib32"] = {"libc.so.6": _libc(architecture(machine.compat32))}

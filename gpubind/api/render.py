@@ -38,7 +38,7 @@ from gpubind.runtimes import (
 from gpubind.runtimes.runtime import PreparedStart, Start
 
 _PLACES = ("HOME", "TMPDIR", "XDG_CACHE_HOME")
-"""The variables that place generated files: the caller's, whichever host is planned for."""
+"""The variables that determine where generated files are written: those of the caller, for any host."""
 
 
 class PrintForm(NamedTuple):
@@ -98,7 +98,9 @@ def _with_findings(prepared: PreparedStart, more: Iterable[Finding] = ()) -> Pre
 
 
 def _render_mounts(form: PrintForm, plan: Plan) -> str:
-    """The document can add no directory to the loader's path, so its libraries are in standard directories."""
+    """Return *plan* as a document of mounts. It cannot extend the loader's path: libraries are in standard
+    directories.
+    """
     more = (HostPath(form.cdi_hook),) if form.cdi_hook is not None else ()
     return PERSISTENT_DOCUMENTS[form.name].document.render(
         plan, write_generated(plan.generated, {}, files_of(form)), *more
@@ -129,7 +131,7 @@ def _as_variables(form: PrintForm, host: Host, query: PlanQuery, image: Optional
 
 
 def _for_every_job(query: PlanQuery) -> PlanQuery:
-    """A document for every job ignores the variables that choose GPUs for this one."""
+    """Return *query*, for all GPUs if it names none: variables that choose GPUs are those of one job."""
     request = query.request
     if request.gpus is not None or request.cdi_devices:
         return query

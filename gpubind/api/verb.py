@@ -61,7 +61,7 @@ def _is(value: object, kind: str) -> bool:
 
 
 def _are(value: object, kind: str) -> bool:
-    """A string is not a sequence of strings."""
+    """Return whether *value* is a sequence of *kind*. A string does not pass as a sequence of strings."""
     is_sequence = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
     return is_sequence and all(_is(item, kind) for item in cast("Iterable[object]", value))
 

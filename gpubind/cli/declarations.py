@@ -19,7 +19,7 @@ GROUPS: tuple[Group, ...] = get_args(Group)
 Rows = tuple[tuple[str, str], ...]
 """Names, each with its description."""
 Choices = Union[Sequence[str], Callable[[], Sequence[str]]]
-"""The values that a shell may complete; a function if the list is slow to load."""
+"""The values that a shell may complete. A function returns them if they are slow to load."""
 COMPLETION = "_GPUBIND_COMPLETE"
 """The variable by which a shell asks for completions; typer derives its name from the program's."""
 
@@ -28,20 +28,24 @@ class Option(NamedTuple):
     """An option of a command."""
 
     syntax: str
-    """As in help: `-o, --output FILE`. The name of the value, if any, is last."""
+    """The option as help shows it: `-o, --output FILE`. The name of the value, if any, is last."""
     help: str
     group: Group
     field: str = ""
     """The field of `Request` that it sets, or `listfile`."""
     is_repeatable: bool = False
-    """Whether it takes several values; without values, whether it is counted."""
+    """Whether it takes several values. If it takes no value, it is counted."""
     default: Any = None
     required: bool = False
     preset: Literal["", "variable", "settings"] = ""
-    """What sets it besides the command line: nothing; its GPUBIND_* variable; that, or a configuration file."""
+    """What can set it besides the command line: nothing; its GPUBIND_* variable; or the variable and a
+    configuration file.
+    """
     choices: Choices = ()
     unknown: str = ""
-    """The code of the error for any other value. If it is empty, the choices are only for completion."""
+    """The code of the error for a value that is not one of the choices. If it is empty, choices are only for
+    completion.
+    """
     splits_commas: bool = False
     """Whether one value may hold several choices, separated by commas."""
     is_expert: bool = False
@@ -84,7 +88,7 @@ class Option(NamedTuple):
 
     @property
     def unset(self) -> Any:
-        """Return the value where nothing sets it."""
+        """Return its value if nothing sets it."""
         return self.default if self.metavar or self.default else 0 if self.is_repeatable else False
 
 
@@ -141,7 +145,7 @@ class PlanOptions(NamedTuple):
     by_site: frozenset[str] = frozenset()
     """The fields that a variable or a configuration file sets."""
     request: Request = Request()
-    """Without `like`."""
+    """The request, without `like`."""
 
 
 PLAN_OPTIONS = (
@@ -330,7 +334,7 @@ class Subcommand(NamedTuple):
     """A command of gpubind."""
 
     run: Callable[..., None]
-    """Called with each value by its parameter, and with the shared options as `PlanOptions`."""
+    """The function of the command. It gets each value by its parameter, and the shared options as `PlanOptions`."""
     own_options: tuple[Option, ...]
     """Its own options. One with the name of a shared option replaces it."""
     arguments: tuple[Argument, ...] = ()
@@ -341,7 +345,9 @@ class Subcommand(NamedTuple):
     """Each is a purpose and a command line."""
     exit_codes: Rows = ()
     starts: bool = False
-    """Whether it starts a container. Its first argument ends the options: the rest belongs to another program."""
+    """Whether it starts a container. Its options then end at its first argument: the rest belongs to another
+    program.
+    """
     remote: bool = False
     """Whether other machines do the work. `run` then also gets the origins of the values, and forwards those of the
     command line. Its JSON is a line for each machine; errors are not among them."""

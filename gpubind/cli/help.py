@@ -14,7 +14,7 @@ from gpubind.model.data import BUNDLED_HOSTS
 LEFT = 26
 """Columns of the names before their descriptions."""
 _NARROW = 72
-"""In fewer columns, a description is below its name, unless all names have at most `SHORT` columns."""
+"""The width below which a description is put below its name, unless all names have at most `SHORT` columns."""
 SHORT = 12
 _DOCS = "`gpubind explain CODE` prints the page of a finding or an error; all pages are in docs/ of the sources."
 _ALL = "`gpubind COMMAND --help` lists the common options of a command, `gpubind COMMAND --help all` every option. "
@@ -35,7 +35,7 @@ class Page(NamedTuple):
 
 
 def page_of(command: Subcommand, *, is_whole: bool = True) -> Page:
-    """Return the help of *command*; unless *is_whole*, without expert options."""
+    """Return the help of *command*. Expert options are left out unless *is_whole*."""
     options = [option for option in (*command.options, HELP) if is_whole or not option.is_expert]
     by_name = {option.name: option for option in options}
     sections: list[tuple[str, Sequence[Union[Option, Argument]]]] = [

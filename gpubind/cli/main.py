@@ -36,8 +36,9 @@ OWN_CODES: dict[str, tuple[type[GpubindError], ...]] = {
     **dict.fromkeys(STARTS, (UsageError, CommandError)),
     **dict.fromkeys(("wrap", _OCI), (WrongUseError, CommandError)),
 }
-"""The commands that start a container, each with the errors that keep their exit codes. Every other error before the
-start ends with 125, as with docker and podman: 2 may be the exit code of a command in the container.
+"""The commands that start a container, each with the errors that keep their exit codes. All other errors before the
+start end with 125, as with docker and podman: any other code, such as 2, may be that of the command in the
+container.
 """
 _UNLOADED = (MemoryError, ImportError, OSError, SystemError)
 """Errors of importing modules that report errors: too many open files, too little memory (SystemError in CPython)."""

@@ -77,7 +77,7 @@ _ABOUT = {
     "ambiguous-gpu": "--gpus",
     "inseparable-gpus": "--gpus",
 }
-"""The option that an error concerns, by the error's code, where the error names no field of `Request`."""
+"""For the code of an error that names no field of `Request`, the option that the error concerns."""
 
 
 _PATH_OPTIONS = (("--root", "--dev-root"), ("--list", "--library-path", "--cdi-dir"))
@@ -85,7 +85,7 @@ _PATH_OPTIONS = (("--root", "--dev-root"), ("--list", "--library-path", "--cdi-d
 
 
 def _drop_untrusted(values: dict[str, Any], origins: Mapping[str, Origin], command: Subcommand) -> None:
-    """Replace values by defaults where a command of root does not trust the variable that set them."""
+    """Replace each value by its default if a command of root does not trust the variable that set it."""
     for names in _PATH_OPTIONS:
         path_options = [option for option in PLAN_OPTIONS if option.name in names]
         parameters = {

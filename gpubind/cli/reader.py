@@ -90,7 +90,7 @@ def parse_line(command: Subcommand, args: Sequence[str], environ: Mapping[str, s
 
 
 def _repeat_errors(command: Subcommand, parsed: dict[str, Any]) -> Iterator[WrongUseError]:
-    """Replace the list of values by its only value where an option takes one; yield an error for several."""
+    """Replace the list of values by its value if the option takes only one; yield an error if there are several."""
     for option in command.options:
         values = parsed.get(option.parameter)
         if option.metavar and not option.is_repeatable and values:

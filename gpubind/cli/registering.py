@@ -57,7 +57,7 @@ class FileChange(NamedTuple):
     path: str
     before: Optional[bytes]
     after: Optional[bytes]
-    """None: the file is removed."""
+    """The new content; None if the file is removed."""
     is_program: bool = False
     is_copy: bool = False
     """Whether it is the copy of a configuration without gpubind."""
@@ -76,7 +76,7 @@ class Setup(NamedTuple):
     name: str
     is_default: bool
     runtime: Optional[str]
-    """The name or path of the runtime that takes over. None: the engine's usual one."""
+    """The name or path of the runtime that gpubind calls; None for the one that the engine usually uses."""
     root: str
     """The directory below which files are read and written; empty for this machine."""
     program: tuple[str, ...]
@@ -116,9 +116,9 @@ class Setup(NamedTuple):
 
     @property
     def hook(self) -> str:
-        """The program that the engine needs for its own GPU option; empty if none.
+        """The program that the engine needs for its own GPU option; empty if it needs none.
 
-        The PATH of a user's daemon has no directory in which the user may write.
+        For an ordinary user it is empty: the PATH of that user's daemon has no directory in which the user may write.
         """
         return f"{PROGRAMS}/{self.engine_spec.hook}" if self.engine_spec.hook and self.data_home is None else ""
 

@@ -42,7 +42,7 @@ def write_file(path: str, data: bytes, mode: Optional[int] = None) -> None:
 
 
 def _resolve(path: str) -> str:
-    """Return *path* without links, except for a link to an open file below /proc."""
+    """Return *path* without links. Only a link below /proc to an open file is kept."""
 
     def step(directory: str, name: str) -> Union[str, Link]:
         entry = os.path.join(directory, name)
@@ -86,9 +86,10 @@ def _facts(path: str, place: Optional[OpenDirectory] = None) -> Optional[os.stat
 
 
 def _require_own_file(status: os.stat_result, directory: os.stat_result, why: str, *, everywhere: bool = False) -> None:
-    """Errors: `PermissionError` for a file of another user *everywhere*, or in a *directory* where everybody may write.
+    """Errors: `PermissionError` for a file of another user: *everywhere*, or in a *directory* where everybody may
+    write.
 
-    In the latter, the directory's owner may put anything.
+    In such a directory, the directory's owner may put any file.
     """
     is_shared = directory.st_mode & _STICKY_FOR_ALL == _STICKY_FOR_ALL and status.st_uid != directory.st_uid
     if status.st_uid != system.effective_user() and (everywhere or is_shared):

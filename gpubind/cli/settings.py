@@ -74,10 +74,11 @@ def _files() -> list[str]:
 
 
 def ignored_findings(values: Iterable[str]) -> dict[tuple[str, Optional[str]], str]:
-    """Return the ignored findings by code and subject, each with the reason: those configured, then *values*.
+    """Return the ignored findings by code and subject, each with the reason: the configured ones, then those of
+    *values*.
 
-    *values* are CODE[:SUBJECT][=REASON]. Without a subject, which is then None, every finding of that code is ignored.
-    Codes without subjects may be separated by commas.
+    *values* are CODE[:SUBJECT][=REASON]. Without a subject (None in the result), every finding of that code is ignored.
+    Commas may separate codes that have no subjects.
     """
     from gpubind.rules.table import code_and_subject
 
@@ -136,7 +137,7 @@ def configured_expectation() -> Optional[Expectation]:
 
 
 def _split_items(text: str) -> list[str]:
-    """Split *text* at the commas between findings. A comma in a subject or a reason is not followed by a code."""
+    """Split *text* at the commas between findings. A comma that no code follows belongs to a subject or a reason."""
     from gpubind.rules.table import CODES
 
     items: list[str] = []

@@ -17,7 +17,7 @@ Args = tuple[str, ...]
 _FOREIGN_OPTIONS = {"--gpu": "--gpus", "--nvidia": "--nv", "--amd": "--rocm", "--img": "--image"}
 """Names of options in other programs."""
 _OPERAND_OPTIONS = {"check": ("--image", "--program"), "plan": ("--image",), "record": ("--output",)}
-"""The options that arguments without a name probably mean, in order, of commands that take no such arguments."""
+"""For commands without arguments, the options that the user's arguments probably mean, in this order."""
 _VENDOR_FLAGS = {name: f"--{row.option}" for vendor, row in VENDOR_ROWS.items() for name in (vendor, row.option)}
 
 
@@ -82,7 +82,8 @@ def _name_operands(args: Args) -> Args:
 def _separate_runtime_options(args: Args) -> Args:
     """Put the runtime's own options of a start after `--`, right before IMAGE.
 
-    `-e A=b IMAGE` is docker's: to Apptainer, `-e` is a switch, and `A=b` would be the image.
+    An example is `-e A=b IMAGE`: that is an option of docker, but to Apptainer `-e` is a switch, and `A=b` is the
+    image.
     """
     from gpubind.runtimes import RUNTIMES
 

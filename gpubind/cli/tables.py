@@ -33,7 +33,9 @@ _INDENT = " " * 4
 
 
 def render_tables(tables: Iterable[Table], width: int, last: str = "", *, colour: bool = False) -> str:
-    """Return *tables* that have rows, in lines of *width* columns unless a word is longer; then the line *last*."""
+    """Return those of *tables* that have rows, then the line *last*. Lines have *width* columns, or more for a
+    longer word.
+    """
     console = Console(
         file=io.StringIO(),
         width=width,
@@ -78,9 +80,10 @@ def _block(table: Table, console: Console) -> str:
 
 
 def _widths(table: Table, width: int) -> Optional[list[int]]:
-    """Return the width of each column, at least its longest word; None if the longest words do not fit.
+    """Return the width of each column, which is at least that of its longest word; None if the longest words do not
+    fit.
 
-    rich's own distribution may go below the minimum width of a column.
+    This is not left to rich, because its own distribution may go below the minimum width of a column.
     """
     indent = _indent(table)
     full, least = [], []

@@ -13,11 +13,11 @@ class Answer(NamedTuple):
     """The answer: a page, messages, findings that mention the query, decisions of a plan, or every code."""
 
     asked: Optional[str]
-    """The query; None: every code, or a log."""
+    """The query; None if every code was requested, or a log."""
     messages: tuple[FoundMessage, ...] = ()
-    """The messages of the query, the first cause first."""
+    """The messages in the query; the first one is the most likely cause."""
     codes: tuple[str, ...] = ()
     page: Optional[str] = None
     """The page of a code, in Markdown, with the code as its first line."""
     explanation: Optional[Explanation] = None
-    """About a name, or the library of the first message."""
+    """The explanation of a name, or of the library in the first message."""

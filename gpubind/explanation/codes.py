@@ -41,7 +41,7 @@ def explain_variable(text: str) -> Optional[str]:
 
 
 def find_in_pages(seen: str) -> tuple[str, ...]:
-    """Return the findings whose page contains *seen*, a part of a message."""
+    """Return the findings whose pages contain *seen*, a part of a message."""
     seen = " ".join(seen.split())
     is_quotable = " " in seen or re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|[0-9]{3}", seen)
     quoted = re.compile(rf"(?<![A-Za-z0-9_]){re.escape(seen)}(?![A-Za-z0-9_])", re.IGNORECASE)

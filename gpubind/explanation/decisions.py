@@ -23,10 +23,10 @@ class Explanation(NamedTuple):
 
 
 def explain(plan: Plan, name: str) -> Explanation:
-    """Return every Decision of *plan* about *name*: a soname, a file name, a path, or a pattern of those.
+    """Return every Decision of *plan* about *name*: a soname, a file name, a path, or a pattern of these.
 
-    Only the closest matches: the exact name or path, else names that start with it, else names that contain it, else
-    the list entries for it (`libcuda.so` for `libcuda.so.1`).
+    Only the closest kind of match is returned: the exact name or path; else names that start with it; else names that
+    contain it; else the list entries for it (`libcuda.so` for `libcuda.so.1`).
     """
     matchers: list[Callable[[str], bool]] = [lambda text: text == name]
     if re.search(r"[*?\[]", name):

@@ -1,7 +1,7 @@
 """Codes of the interfaces to a GPU, by name and by number, for codes that no message explains better.
 
-data/codes.json has every code of each family, as its header defines it. The family decides on the remedy.
-The file is read only for a text with the beginning of such a name, or with a number in a form that names its family.
+data/codes.json has every code of each family, as its header defines it. The remedy depends on the family. The file is
+read only for a text that contains the beginning of such a name, or a number in a form that names its family.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _BEGINS = re.compile(
     rb"|syn(?:already|synapse|assert|mapping|timeout|resource)"
     rb"|vk_(?:success|not_|timeout|event_|incomp|error_|pipeline_|suboptimal|thread_|operation_)|cl_[a-z]"
 )
-"""How the names of codes begin, folded."""
+"""The beginnings of the names of codes, folded."""
 _CODE_LIKE = re.compile(r"\b(?:cuda|hip|nvml|nccl|hsa_|ze_|vk_|cl_)[a-z0-9_]{4,60}\b", re.IGNORECASE)
 """Words that may be misspelt codes."""
 _FEW = 3
 _LONG_TEXT = 1 << 17
-"""Bytes of a text whose search for a beginning takes as long as reading the tables."""
+"""The size in bytes from which searching a text for a beginning takes longer than reading the tables."""
 _HEXADECIMAL = ("hsa", "level-zero")
-"""Families whose numbers programs print in hexadecimal."""
+"""Families whose numbers are usually printed in hexadecimal."""
 _NUMBERED = {
     "number": ("cuda-driver", "cuda-runtime"),
     "hip": ("hip",),
@@ -41,13 +41,13 @@ _NUMBERED = {
     "vk": ("vulkan",),
     "cl": ("opencl",),
 }
-"""The families of each form of a number; the first with the number is used."""
+"""The families whose numbers have each form. The first family that has the number is used."""
 _EARLIER = ("note", "follow", "action", "unused", "none", "new")
-"""Kinds of Xid whose cause may be in another line."""
+"""Kinds of Xid that may be only the consequence of a cause in another line."""
 
 Rank = Literal["cause", "general", "warning", "harmless"]
 _RANKS: dict[str, Rank] = {"ok": "harmless", "warning": "warning"}
-"""Kinds that are not a failure."""
+"""Kinds of codes that do not mean a failure."""
 
 
 class Code(NamedTuple):
@@ -66,7 +66,7 @@ def may_have_codes(text: bytes) -> bool:
 
 @lru_cache(maxsize=1)
 def _names() -> dict[str, tuple[int, int]]:
-    """Return the family and row of each folded name, without Xids: kernel logs contain their numbers."""
+    """Return the family and row of each folded name. Xids are left out, because kernel logs contain their numbers."""
     positions: dict[str, tuple[int, int]] = {}
     for number, family in enumerate(table("codes")["families"]):
         if family["name"] != "xid":
@@ -97,7 +97,7 @@ def find_code_by_name(name: bytes) -> Code:
 
 @lru_cache(maxsize=256)
 def find_code_by_number(kind: str, text: str) -> Optional[Code]:
-    """Return the code with the number *text* in a form of *kind*, or with the name *text* in another language's form.
+    """Return the code that has the number *text* in a form of *kind*, or the name *text* as another language spells it.
 
     PyOpenCL writes `OUT_OF_RESOURCES` for `CL_OUT_OF_RESOURCES`, C++ `ErrorDeviceLost` for `VK_ERROR_DEVICE_LOST`.
     """
@@ -129,7 +129,7 @@ def _code(family: dict[str, Any], row: list[Any]) -> Code:
 
 
 def _kind_and_meaning(row: list[Any]) -> list[str]:
-    """Return the kind and meaning of *row*, else those of the CUDA code with its number."""
+    """Return the kind and meaning of *row*. If it has none, return those of the CUDA code with the same number."""
     if len(row) > 2:
         return row[2:]
     driver, runtime = table("codes")["families"][:2]

@@ -49,13 +49,13 @@ from gpubind.model.vendors import VENDOR_ROWS
 _LINE = 8192
 """Bytes of a line that are searched together."""
 _OVERLAP = 512
-"""Bytes that two pieces of a long line share; no phrase is longer."""
+"""Bytes that two chunks of a long line have in common, so that a phrase at the cut is found: no phrase is longer."""
 _HEADING = 320
 """Characters of the longest heading."""
 _UNKNOWN = 4.0
-"""The assumed frequency of a word that no message has: some are plain English."""
+"""The assumed frequency of a word that is in no message: some such words are plain English."""
 _SOUGHT = 6
-"""Words of a message that locate it in a long line."""
+"""The number of words of a message that are used to find it in a long line."""
 _LONGEST_NAME = 64
 """Characters of the longest name for which similar names are searched."""
 _COMPLAINTS = 20
@@ -63,7 +63,7 @@ _COMPLAINTS = 20
 found.
 """
 _PLACES = 3
-"""Matches of a phrase in a line that are examined: one may be within a harmless message."""
+"""Maximum matches of one phrase that are examined in a line, because the first may be within a harmless message."""
 _CODES = "Codes"
 """The group of codes without a message."""
 _KINDS = ("number", "hip", "xid")
@@ -71,15 +71,19 @@ _KINDS = ("number", "hip", "xid")
 _FEW = 3
 """The most words of a phrase that may be only a name."""
 _TRIES = 1_000_000
-"""Attempted matches of phrases in one text: 2 s of processor time. Each line of an ordinary log needs few."""
+"""Maximum attempts to match a phrase in one text: 2 s of processor time. Each line of an ordinary log needs only a
+few.
+"""
 _OPTION = re.compile(r"--nv(?![a-z-]| --rocm)")
 """The option for NVIDIA in a command, unless the command is for both vendors."""
 _SCAN = 16
-"""Characters of a line that cost as much as one attempt, for a phrase that may begin with anything."""
+"""Characters of a line that cost as much as one attempt, if the phrase may begin with any text."""
 RANKS: tuple[Rank, ...] = ("cause", "general", "warning", "harmless")
-"""general: the cause is in another line; warning: the program continues without it; harmless: nothing is wrong."""
+"""How a message relates to the failure. `general`: the cause is in another line; `warning`: the program continues
+without it; `harmless`: nothing is wrong.
+"""
 _COVERING: tuple[Rank, ...] = ("warning", "harmless")
-"""A match within the words of these ranks is not a failure."""
+"""Ranks of messages that cover other matches: a match within their words is not a failure."""
 
 _LIBRARY = re.compile(r"(?<![A-Za-z0-9_+-])lib[A-Za-z0-9_+-]+\.so(?:\.[0-9]+)*")
 _REQUIRING = re.compile(r"(?<=/)[A-Za-z0-9_.+-]+\.so(?:\.[0-9]+)*(?=\))")
@@ -127,17 +131,19 @@ class Message(NamedTuple):
     means: str
     do: str
     codes: tuple[str, ...]
-    """The findings that predict it."""
+    """The codes of the findings that predict it."""
     seen: tuple[tuple[str, str, str], ...]
-    """Real lines with it: the program, the line, and where that is published."""
+    """Real lines that contain it: the program, the line, and where the line was published."""
     rank: Rank = "cause"
     like: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
-    """Beginnings of the names of its libraries; `{driver}`: those of NVIDIA's driver; `*`: any other."""
+    """The beginnings of the names of its libraries. `{driver}` means those of NVIDIA's driver, `*` any other
+    library.
+    """
     numbers: tuple[int, ...] = ()
-    """Its errors of CUDA."""
+    """The numbers of the CUDA errors that it explains."""
     hips: tuple[int, ...] = ()
-    """Its errors of HIP."""
+    """The numbers of the HIP errors that it explains."""
     xids: tuple[str, ...] = ()
 
 
@@ -147,12 +153,12 @@ class Phrase(NamedTuple):
     pattern: bytes
     """A regular expression; few are ever compiled."""
     words: frozenset[bytes]
-    """Words of every matching line."""
+    """Words that every matching line contains."""
     weight: int
     message: Optional[Message] = None
-    """None: its library or number chooses the message."""
+    """The message; None if a library or a number in the line determines it."""
     literals: tuple[bytes, ...] = ()
-    """Texts in every matching line; the first is empty if the phrase may begin with anything."""
+    """Texts that every matching line contains. The first one is empty if the phrase may begin with any text."""
 
 
 class _Hit(NamedTuple):
@@ -247,7 +253,7 @@ def _phrase(like: str, message: Optional[Message] = None) -> Phrase:
 
 
 def _literal(part: bytes, before: bool, after: bool) -> bytes:
-    """Return the pattern of *part*; words may continue *before* or *after* it only where these are set."""
+    """Return the pattern of *part*. A word may continue *before* or *after* the part only if these are set."""
     start = b"" if before or not _WORD_CHARACTER.match(part) else _NO_WORD_BEFORE
     end = b"" if after or not _WORD_CHARACTER.match(part[-1:]) else rb"(?![a-z0-9_])"
     return start + re.escape(part) + end
@@ -286,9 +292,9 @@ def _by_word() -> dict[bytes, tuple[Phrase, ...]]:
 
 
 def search(blocks: Iterable[bytes]) -> Log:
-    """Return the known messages in a text; each of *blocks* but the last ends with a line end.
+    """Return the known messages in a text. Each of *blocks*, except the last, ends with a line end.
 
-    Takes linear time. Once hostile lines have spent the budget, further lines are only counted.
+    The search takes linear time. Once hostile lines have used up its budget, further lines are only counted.
     """
     found_messages: dict[str, FoundMessage] = {}
     complaints: deque[bytes] = deque(maxlen=_COMPLAINTS)
@@ -328,7 +334,7 @@ def search(blocks: Iterable[bytes]) -> Log:
 
 
 def _overlapping_chunks(line: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield pieces of *line* of at most `_LINE` bytes with their offsets; each overlaps the previous one."""
+    """Yield overlapping chunks of *line*, of at most `_LINE` bytes, with their offsets."""
     for start in range(0, max(len(line) - _OVERLAP, 1), _LINE - _OVERLAP):
         yield start, line[start : start + _LINE]
 
@@ -336,7 +342,9 @@ def _overlapping_chunks(line: bytes) -> Iterator[tuple[int, bytes]]:
 def _best_hit(
     line: bytes, line_words: frozenset[bytes], found_messages: Mapping[str, FoundMessage], budget: _Budget
 ) -> Optional[_Hit]:
-    """Return the chosen phrase of the folded *line*; None also where each candidate is in *found_messages*."""
+    """Return the best hit in the folded *line*; None if there is none, or if all candidates are already in
+    *found_messages*.
+    """
     by_word = _by_word()
     phrases = [phrase for word in line_words & by_word.keys() for phrase in by_word[word] if phrase.words <= line_words]
     if all(each.message is not None and _is_already_found(each.message, line, found_messages) for each in phrases):
@@ -391,7 +399,9 @@ def _replacements() -> dict[str, dict[Optional[str], Message]]:
 
 
 def _adapt_to_vendor(message: Message, line: bytes) -> Message:
-    """Return *message*; for a folded *line* about AMD or Intel, with that vendor's replacement or option."""
+    """Return *message*. For a folded *line* about AMD or Intel, return that vendor's message, or name its option
+    instead.
+    """
     replacements = _replacements().get(message.name, {})
     vendor = vendor_of(line) if replacements or _OPTION.search(message.do) else None
     if vendor is None:
@@ -406,10 +416,10 @@ def vendor_option(vendor: Vendor) -> str:
 
 
 def _best_hit_or_code(line: bytes, line_words: frozenset[bytes], codes: set[bytes], budget: _Budget) -> Optional[_Hit]:
-    """Return the chosen phrase of the folded *line*, or its code of *codes* where that is more exact.
+    """Return the chosen phrase of the folded *line*, or its code, one of *codes*, if the code is more exact.
 
-    A code of success is only chosen in a line without a word of failure. A reported code leaves *codes*: further lines
-    with it add nothing.
+    A code of success is chosen only in a line without a word of failure. A reported code is removed from *codes*,
+    because further lines with it add nothing.
     """
     hit = _best_hit(line, line_words, {}, budget)
     for code_name in sorted(line_words & codes, key=line.find):
@@ -549,10 +559,11 @@ def heading(found_message: FoundMessage) -> str:
 
 
 def example(found_message: FoundMessage) -> Optional[str]:
-    """Return the known message with the version and the library of the line, where the line is a part of it.
+    """Return the known message with the version and the library of the line, if the line has only a part of the
+    message.
 
-    None where the line contains as much: the facts of an example (addresses, numbers) are not those of the line.
-    None for a code: its meaning contains name and number.
+    None if the line contains as much: facts of an example (addresses, numbers) are not those of the line. None also for
+    a code, because its meaning already contains its name and number.
     """
     if found_message.message.group == _CODES:
         return None
@@ -583,7 +594,7 @@ def _fill_example(found_message: FoundMessage) -> str:
 def nearest_messages(seen: Iterable[str], count: int = 2) -> tuple[str, ...]:
     """Return up to *count* known messages that have most in common with a line of *seen*.
 
-    Rare words weigh more, and a near message must share them: `slurmstepd: error:` is in many lines.
+    Rare words weigh more, and a near message must share some of them: `slurmstepd: error:` is in many lines.
     """
     seen = tuple(seen)
     vendor = vendor_of_lines(seen)

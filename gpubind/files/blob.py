@@ -1,4 +1,4 @@
-"""Read bytes at offsets, of a file or a part of one, in any order; a file is never held whole."""
+"""Read bytes at offsets of a file, or of a part of one, in any order. A file is never held in memory as a whole."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ _READ_LEAST = 4 << 10
 
 
 class Blob:
-    """Bytes at offsets. *label* names them in errors. Unless `quick`, going back is slow; with `restarts`, the blob is
-    unpacked again from its beginning.
+    """Bytes at offsets. *label* names them in errors.
+
+    Unless the blob is `quick`, going back is slow; if it `restarts`, going back unpacks it from its beginning.
     """
 
     label: str
@@ -37,14 +38,14 @@ class Blob:
     quick = True
     restarts = False
     place = 0
-    """Its start in the packed archive that contains it; 0 if there is none."""
+    """Where it starts in the packed archive that contains it; 0 if there is no archive."""
 
     def read_at(self, offset: int, size: int) -> bytes:
         """Return the *size* bytes at *offset*; fewer only at the end of the blob."""
         raise NotImplementedError
 
     def let_read_all(self) -> None:
-        """Allow each byte to be read once: of a file in packed blocks only samples are expected otherwise."""
+        """Allow each byte to be read once. Otherwise only samples of a file in packed blocks may be read."""
 
     def close(self) -> None:
         """Close the underlying file, for every blob in it."""

@@ -15,7 +15,7 @@ from gpubind.machine.budget import spend
 CHUNK = 1 << 18
 """Unpacked bytes of one step."""
 INPUT = 1 << 15
-"""Compressed bytes that are read in one step: at the end of a gzip member the rest is copied."""
+"""Compressed bytes that are read in one step. At the end of a gzip member, the remaining ones are copied."""
 _CHECKPOINT_EVERY = 32 << 20
 _CHECKPOINTS_LIMIT = 256  # about 50 KiB each; above the limit every second one is dropped
 _BOMB_RATIO = 200  # the densest real layers stay below 20
@@ -90,7 +90,7 @@ class Unpacked(Blob):
         return bool(chunk)
 
     def _rewind(self, offset: int) -> None:
-        """Go back, or to a later checkpoint, if *offset* can only be reached so."""
+        """Go back, or on to a later checkpoint, if *offset* can be reached only so."""
         raise NotImplementedError
 
     def _next(self) -> bytes:

@@ -20,7 +20,9 @@ T_co = TypeVar("T_co", covariant=True)
 _TEXT_STEP = 1 << 14
 """Bytes of text that cost one unit of the bound `facts`."""
 FILE_COST, UNREADABLE_COST = 100, 1000
-"""The cost of an ELF file in units of the bound `facts`. An unreadable file may have failed late."""
+"""The cost of an ELF file in units of the bound `facts`. An unreadable file costs more, because it may have failed
+late.
+"""
 
 
 class FileFact(NamedTuple, Generic[T_co]):
@@ -28,14 +30,14 @@ class FileFact(NamedTuple, Generic[T_co]):
 
     name: str
     parse: Callable[[Any], Union[T_co, Missing]]
-    """Gets the first `head` bytes, or, if that is 0, a stream of the file."""
+    """Parses the first `head` bytes; if `head` is 0, a stream of the file."""
     cost: Callable[[Any], int]
     """The cost of an answer in units of the bound `facts`."""
     unreadable: int = UNREADABLE_COST
     """The cost of the answer that the file is unreadable."""
     head: int = 0
     is_buffered: bool = False
-    """Whether most of the file is read in order."""
+    """Whether the parser reads most of the file, from beginning to end."""
     is_kept: bool = False
     """Whether answers are cached until the tree is closed."""
 
@@ -50,7 +52,7 @@ def _parser(module: str, name: str) -> Callable[[BinaryIO], Any]:
 
 
 def _cost_of_elf(facts: ElfFacts) -> int:
-    """Reading a file costs as much as a hundred names and versions."""
+    """Return the cost of *facts*. Reading a file costs as much as a hundred names and versions."""
     versions = sum(len(need.versions) for need in facts.version_needs)
     return FILE_COST + len(facts.needed) + len(facts.version_needs) + versions + len(facts.version_definitions)
 
@@ -70,7 +72,7 @@ IDENT: FileFact[Union[ElfIdent, NotElf]] = FileFact("ident", parse_ident, lambda
 ELF: FileFact[ElfFacts] = FileFact("elf", _parser("dynamic", "parse_elf"), _cost_of_elf, is_buffered=True, is_kept=True)
 """The dynamic facts of an ELF file."""
 STUB: FileFact[bool] = FileFact("stub", is_stub, lambda _: 0, 0, head=STUB_LIMIT, is_kept=True)
-"""Whether a file of at most `STUB_LIMIT` bytes is a stub of libcuda or NVML by what it holds."""
+"""Whether the content of a file of at most `STUB_LIMIT` bytes shows that it is a stub of libcuda or NVML."""
 GPU_CODE: FileFact[GpuCode] = FileFact("gpu_code", _parse_gpu_code, lambda _: FILE_COST, FILE_COST, is_kept=True)
 """The GPU code in an ELF file."""
 NAMED_LIBRARIES: FileFact[DlopenNames] = FileFact(

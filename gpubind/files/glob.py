@@ -13,7 +13,7 @@ from gpubind.machine.budget import spend
 from gpubind.model import Missing, RootedPath
 
 GLOB_LIMIT = 4096
-"""The limit of directories that one pattern lists: no list file makes gpubind walk the whole disk."""
+"""The maximum number of directories that one pattern lists, so that no list file makes gpubind walk the whole disk."""
 
 _WILDCARDS = frozenset("*?[")
 
@@ -35,7 +35,9 @@ def glob(tree: Tree, pattern: str) -> tuple[RootedPath, ...]:
 
 
 def glob_or_note(tree: Tree, pattern: str, place: str = "") -> tuple[RootedPath, ...]:
-    """As `glob`; a pattern that is too wide matches nothing, and `tree.unseen` reports it under *place*."""
+    """Return the paths as `glob` does. A pattern that is too wide matches nothing, and `tree.unseen` reports it as
+    *place*.
+    """
     try:
         return glob(tree, pattern)
     except FormatError as error:
@@ -46,7 +48,7 @@ def glob_or_note(tree: Tree, pattern: str, place: str = "") -> tuple[RootedPath,
 
 
 def _matches(tree: Tree, pattern: str) -> Optional[tuple[RootedPath, ...]]:
-    """Return None if too many directories would be listed."""
+    """Return the matching paths; None if too many directories would be listed."""
     heads = [""]
     listed = 0
     for part in pattern.split("/"):

@@ -18,7 +18,7 @@ LD_CACHE_LIMIT = 16 << 20
 
 _LD_SO_CONF = "/etc/ld.so.conf"
 INCLUDES_LIMIT = 512
-"""The limit of included patterns and files. Each is read once, so a file may include itself."""
+"""The maximum number of included patterns and files. Each is read once, so that a file may include itself."""
 CONFIGURED_LIMIT = 1024
 """The limit of directories in ld.so.conf: each library is searched for in all of them."""
 
@@ -33,7 +33,7 @@ class ConfiguredDirectories(NamedTuple):
 
 
 def read_ldcache(tree: Tree) -> Union[LdCache, Missing, FormatError]:
-    """Return the ld cache of *tree*; for a damaged cache return the error, without raising it."""
+    """Return the ld cache of *tree*. For a damaged cache, the error is returned, not raised."""
     data = tree.read(LD_CACHE_PATH, LD_CACHE_LIMIT)
     if isinstance(data, Missing):
         return data

@@ -28,14 +28,14 @@ _DIRECTORIES_LEAST = 4
 _NO_ACL = (errno.ENODATA, errno.EOPNOTSUPP)
 """The errors of a file without an access control list, and of a file system without support for them."""
 _SHARE = 16
-"""A tree uses one in this number of the process's descriptors for directories: several trees are open at a time."""
+"""A tree may use 1/16 of the process's descriptors for directories, because several trees are open at a time."""
 
 T = TypeVar("T")
 Question = TypeVar("Question", bound=Callable[..., Any])
 
 
 def missing_on_error(question: Question) -> Question:
-    """Let *question*, a method of a tree about a path, return an `OSError` as an answer."""
+    """Make *question*, a method of a tree about a path, return an `OSError` as an answer."""
 
     @wraps(question)
     def ask(tree: LiveTree, path: str, *more: Any) -> Any:
@@ -48,10 +48,10 @@ def missing_on_error(question: Question) -> Question:
 
 
 class LiveTree(OpenedTree):
-    """The files below directory *root*; links in *root* itself are resolved when the tree is created.
+    """The files below the directory *root*. Links in the path *root* are resolved when the tree is created.
 
-    Each directory and file is opened below its open parent: nothing outside the root is opened, whatever is renamed
-    meanwhile. Errors: `HostReadError` (code `no-root`) if *root* is not a readable directory.
+    Each directory and file is opened below its open parent, so that nothing outside the root is opened, whatever is
+    renamed meanwhile. Errors: `HostReadError` (code `no-root`) if *root* is not a readable directory.
     """
 
     directories_kept = DIRECTORIES_LIMIT
@@ -166,7 +166,7 @@ class LiveTree(OpenedTree):
         return answer
 
     def _gives_back(self, error: Exception) -> bool:
-        """Close the kept directories if *error* means too many open files; return whether there were any."""
+        """If *error* means too many open files, close the kept directories. Return whether there were any."""
         if not (isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE) and self._directories):
             return False
         self._close_directories()
@@ -204,7 +204,7 @@ class LiveTree(OpenedTree):
 
 
 class PermittedTree(LiveTree):
-    """The files below *root* that mode and access control list permit user *uid* with *groups* to open."""
+    """The files below *root* that the user *uid* with *groups* may open, by their modes and access control lists."""
 
     with_acls = ("file", "dir", "char", "block")
 

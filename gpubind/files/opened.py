@@ -44,9 +44,9 @@ class OpenedTree(Tree):
         super().close()
 
     def _seekable_blob(self, path: str) -> Union[Blob, Missing]:
-        """Return the file, or a copy of it if going back in it is slow and it is at most `COPY_LIMIT` bytes.
+        """Return the file; or a copy of it, if going back in the file is slow and it has at most `COPY_LIMIT` bytes.
 
-        Large copies are kept for the next question, of `COPY_LIMIT` bytes in all.
+        Copies are kept for later questions, up to `COPY_LIMIT` bytes in all.
         """
         cached_copy = self._copies.get(path)
         blob = cached_copy or self.open(RootedPath(path))
@@ -74,7 +74,7 @@ class OpenedTree(Tree):
         return io.BufferedReader(BlobStream(blob), _BUFFER)
 
     def _unbuffered(self, path: str) -> Union[BinaryIO, Missing]:
-        """As `_stream`, for scattered reads: a buffer would read most of the file."""
+        """Return the file as `_stream` does, but for scattered reads: a buffer would read most of the file."""
         if self.restarts:
             return Missing("unreadable", PACKED)
         # A file too large for a copy is unpacked twice: once to its end for the section headers, then for its code.

@@ -114,8 +114,8 @@ def _is_whiteout(entry: os.DirEntry[str]) -> bool:
 class OverlayTree(OpenedTree):
     """The files in *layers*, the uppermost first.
 
-    *load* returns a tree of the saved image. It is called once, at great cost, if a layer cannot answer: for a file
-    that only the container's user may read, or an attribute of overlayfs that is unsupported here.
+    *load* returns a tree of the saved image. It is called once, at great cost, if a layer cannot answer: about a file
+    that only the container's user may read, or because an attribute of overlayfs is unsupported here.
     """
 
     def __init__(self, layers: Sequence[Layer], root: HostPath, load: Callable[[], OpenedTree]) -> None:
@@ -199,7 +199,7 @@ def _is_unknown(result: object) -> bool:
 
 
 def _visible_layers(path: str, layers: Sequence[Layer]) -> Union[tuple[Layer, ...], Missing]:
-    """Return the *layers* that provide the directory *path*; all of them have its parent."""
+    """Return those of *layers* that provide the directory *path*. All of *layers* have its parent directory."""
     seen: list[Layer] = []
     name = path.rpartition("/")[2]
     for layer in layers:

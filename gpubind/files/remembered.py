@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from gpubind.files.facts import FileFact
 
 Answers = dict[str, dict[Any, Any]]
-"""Answers by the name of the question and its subject, in a form that can be stored (`packed`)."""
+"""Answers by the name of a question and by its subject. They are `packed`, so that they can be stored."""
 
 BYTES_LIMIT = 128 << 10
 """The limit of one answer: larger texts are read again."""
 _WHOLE_LIMIT = 4 << 20
 """The approximate limit of all answers about one image, in bytes."""
 NAMES_LIMIT = 8_000
-"""The limit of names whose facts are remembered without a question."""
+"""The maximum number of names whose facts are remembered although no question asked for them."""
 _SHARED = "gpubind.formats.elf.elf"
 _KINDS = {
     **dict.fromkeys(("ElfFacts", "ElfIdent", "NotElf", "VersionNeed"), _SHARED),
@@ -71,7 +71,7 @@ def packed_size(value: Any) -> int:
 
 
 class RememberedTree(Tree):
-    """The files of an image, with answers *cached*. *load* opens the files; *keep* gets all answers at the end."""
+    """The files of an image, with the *cached* answers. *load* opens the files; *keep* gets all answers at the end."""
 
     def __init__(
         self, root: HostPath, cached: Answers, load: Callable[[], Tree], keep: Callable[[Answers], None]
@@ -84,7 +84,7 @@ class RememberedTree(Tree):
         self._size = sum(packed_size(value) for answers in cached.values() for value in answers.values())
 
     def close(self) -> None:
-        """Close the files if they are open: then there are new answers to keep."""
+        """Close the files, if they are open. In that case there are new answers, which are kept."""
         if self._full_tree is not None and not self.is_closed:
             with suppress(GpubindError, OSError):  # the answers so far stay valid
                 self._add_neighbours()
@@ -126,7 +126,7 @@ class RememberedTree(Tree):
         return self._ask(fact.name, path, lambda: self.full_tree._fact(path, fact))
 
     def _asked(self, question: str, *about: Any) -> Any:
-        """Return the answer to the *question* of that name; the files themselves answer a new one."""
+        """Return the answer to the method *question*. If none is remembered, the files themselves answer."""
         key = about[0] if len(about) == 1 else about
         return self._ask(question, key, lambda: getattr(self.full_tree, question)(*about))
 
@@ -145,7 +145,9 @@ class RememberedTree(Tree):
         return result
 
     def _add_neighbours(self) -> None:
-        """Remember also the siblings of each path in a question: other command lines ask for them."""
+        """Remember also the facts of the siblings of each path in a question, because other command lines ask for
+        them.
+        """
         names_left = NAMES_LIMIT
         for directory in sorted({dirname(path) for path in self._known.get("_lstat", {})}):
             stat = self._stat(directory)

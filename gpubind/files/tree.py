@@ -17,7 +17,7 @@ from gpubind.model.files import ABSENT, LINKS_LIMIT, LOOP, NOUNS
 T = TypeVar("T")
 
 _SHORTCUTS = 2
-"""Depth of nested links up to which the directory of a target is resolved as a whole, and cached."""
+"""The depth of nested links up to which the directory of a link's target is resolved as a whole, and cached."""
 TEXT_LIMIT = 1 << 20
 
 
@@ -33,7 +33,9 @@ class _Closed(dict[str, Any]):
 
 
 class Tree:
-    """A read-only view of the files below *root*, consistent for its lifetime: only bytes are read again each time."""
+    """A read-only view of the files below *root*. It is consistent for its lifetime; only bytes are read again each
+    time.
+    """
 
     root: HostPath
     restarts = False
@@ -142,7 +144,9 @@ class Tree:
         return answer
 
     def names(self, path: str) -> tuple[str, ...]:
-        """Return the names in directory *path*, sorted; none if it cannot be listed. `unseen` notes `OF_DEVICES`."""
+        """Return the names in directory *path*, sorted; none if it cannot be listed. `unseen` notes that for
+        `OF_DEVICES`.
+        """
         names = self.list(path)
         if not isinstance(names, Missing):
             return names

@@ -1,8 +1,8 @@
 """Windows' driver in Linux (WSL 2): its directories, and which of the drivers that Windows keeps is in use.
 
-Windows shows the directory of each of its drivers below `/usr/lib/wsl/drivers`, also of earlier versions. NVIDIA's
-contains the driver proper. `/usr/lib/wsl/lib` contains the libraries that programs open: copies of files there, or
-loaders of them. Source: nvidia-container-toolkit `pkg/nvcdi/driver-wsl.go`.
+Windows shows the directory of each of its drivers below `/usr/lib/wsl/drivers`, also those of earlier versions.
+NVIDIA's contain the driver proper. `/usr/lib/wsl/lib` contains the libraries that programs open, which are copies of
+files there, or load them. Source: nvidia-container-toolkit `pkg/nvcdi/driver-wsl.go`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Stores(NamedTuple):
     """The directories of the NVIDIA drivers that Windows keeps."""
 
     in_use: tuple[str, ...] = ()
-    """One; several only if they cannot be distinguished."""
+    """The directory of the driver in use; several if they cannot be told apart."""
     others: tuple[str, ...] = ()
 
 

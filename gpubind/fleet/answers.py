@@ -118,7 +118,7 @@ class AnswerCollector:
         return tuple(self._outputs)
 
     def reset(self, nodes: Iterable[str]) -> None:
-        """Discard the output of *nodes*, before their command is run again."""
+        """Discard the output of *nodes*, because their command is about to be run again."""
         for node in nodes:
             if node in self._outputs:
                 self._held -= len(self._outputs[node].text)
@@ -177,7 +177,7 @@ class AnswerCollector:
         self._on_answer(answer)
 
     def _excerpt(self, text: bytearray) -> str:
-        """Return the start of *text* after the head of the node's answer, if that is in it."""
+        """Return the beginning of *text*. If *text* contains the head of the node's answer, start after that head."""
         return _excerpt(text[text.find(self._document) + len(self._document) :] if self._begin in text else text)
 
     def _complete(self, node: str, output: _Output) -> NodeAnswer:

@@ -72,9 +72,9 @@ def _end_waiting(listener: AnswerCollector, why: str) -> None:
 
 @contextmanager
 def _bootstrap_file(request: FleetRequest) -> Iterator[Optional[str]]:
-    """Yield the file that is sent to nodes, if any: the sources in gpubind.pyz, an eighth of its size.
+    """Yield the file that is sent to nodes, if any: the sources in gpubind.pyz, which have an eighth of its size.
 
-    Compiling them takes a node less time than sending the byte code to all nodes takes this machine.
+    A node compiles them faster than this machine could send the byte code to all nodes.
     """
     if not request.sends_gpubind:
         yield None

@@ -14,7 +14,7 @@ from gpubind.fleet.answers import AnswerCollector, FleetRequest
 from gpubind.machine import system
 
 WORKERS = ("ssh", "rsh", "exec")
-"""The workers that start a program for each node; others start one for many nodes."""
+"""The workers that start one program for each node. All others start one program for many nodes."""
 
 
 def ask_clustershell(

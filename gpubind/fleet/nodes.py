@@ -18,7 +18,7 @@ _NODES_LIMIT = 100_000
 _SET_LIMIT = 200
 """The limit of a set in a sentence, in characters."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,252}")
-"""A name without a special meaning in a shell, as an option or in a path."""
+"""A name that has no special meaning in a shell, as an option, or in a path."""
 _RANGE = re.compile(r"(\d+)-(\d+)")
 _HINT = "such as `node[001-064,070]`, or `@group` of ClusterShell's configuration"
 
@@ -75,9 +75,10 @@ def fold_nodes(nodes: Iterable[str]) -> str:
 
 @lru_cache(maxsize=16)  # documents repeat groups, and 10,000 names with three numbers take 7 s
 def fold_hosts(names: tuple[str, ...]) -> str:
-    """Return *names* of hosts, which may be arbitrary texts, as one set; as `shorten_list` if there is no short set.
+    """Return the host *names*, which may be arbitrary texts, as one set. If there is no short set, fold as
+    `shorten_list`.
 
-    There is none without ClusterShell, or if a name cannot be a node's, such as the path of a file.
+    There is none if ClusterShell is missing, or if a name, such as the path of a file, cannot be that of a node.
     """
     if len(names) < 2 or not all(map(_NAME.fullmatch, names)):
         return shorten_list(names)

@@ -1,9 +1,9 @@
-"""Query nodes through `srun`: one task a node, in the caller's allocation or one of gpubind's own.
+"""Query nodes through `srun`: one task a node, in the caller's allocation or in a new one.
 
-If one node of a step cannot be reached, Slurm aborts the step on all others. So it is started again without that node,
-in the same allocation: a new one would wait for Slurm to clean up. Seen with Slurm 22.05.
+If one node of a step cannot be reached, Slurm aborts the step on all others. So the step is started again without that
+node. It stays in the same allocation, because a new one would wait for Slurm to clean up. Seen with Slurm 22.05.
 
-The allocation is that of a shell whose input is a pipe of this process: it ends with this process in any case.
+The allocation is made for a shell whose input is a pipe of this process. So it always ends with this process.
 """
 
 from __future__ import annotations
@@ -33,14 +33,18 @@ _UNUSABLE = ("down", "drain", "fail", "error", "unknown", "powered_down", "power
 """The prefixes of states in which a node starts nothing. Source: sinfo(1), NODE STATE CODES."""
 _ALLOCATED = "allocated"
 _COMPLETING = "completing"
-"""The state of a node where processes or an epilog of an ended job still run: Slurm allocates no part of it."""
+"""The state of a node on which processes or an epilog of an ended job still run. Slurm allocates no part of such a
+node.
+"""
 _COMPLETE_S = 5
-"""The wait for nodes in that state. Most epilogs take less."""
+"""How long to wait for nodes in that state. Most epilogs take less time."""
 _READY = (("idle", "mixed"), ("idle",))
-"""For each further try after a refused allocation, the prefixes of the states of the nodes requested again."""
+"""The tries after a refused allocation. Each requests only nodes whose states have one of these prefixes."""
 _OTHERWISE = "ask by --engine clustershell"
 _UNEXPORTED_PREFIXES = ("SLURM_HOSTFILE", "GPUBIND_")
-"""srun reads the first itself, and exports the second to the nodes, where gpubind would read them."""
+"""Variables that are not passed to srun: it would read the first itself, and export the others to gpubind on the
+nodes.
+"""
 
 
 def ask_slurm(request: FleetRequest, argv: Sequence[str], program: Optional[str], listener: AnswerCollector) -> None:
@@ -100,7 +104,7 @@ def _unusable_nodes(
 
 
 class _Query:
-    """Slurm's programs, and the nodes that they still have to ask: those for which the listener waits."""
+    """Slurm's programs, and the nodes that they still have to query: those whose answers the listener lacks."""
 
     def __init__(
         self, request: FleetRequest, argv: Sequence[str], program: Optional[str], listener: AnswerCollector
@@ -126,7 +130,9 @@ class _Query:
         return {line[0]: (line[1], line[2].strip()) for line in lines if len(line) == 3} if status == 0 else None
 
     def end_others(self, ready: tuple[str, ...], why: str) -> bool:
-        """End the query of nodes whose states are not *ready*; return whether there were some."""
+        """End the query of nodes whose states have none of the prefixes *ready*. Return whether there were such
+        nodes.
+        """
         states = self.states() or {}
         others = {node: state for node, (state, _) in states.items() if not state.startswith(ready)}
         ended = [node for node in self.listener.waiting if node in others]
@@ -136,7 +142,8 @@ class _Query:
         return bool(ended)
 
     def allocate(self, wait_s: int) -> Optional[str]:
-        """Ask the nodes within an allocation of them; return why Slurm gives none in *wait_s*, else None.
+        """Query the nodes within a new allocation of them. Return why Slurm gives none within *wait_s*; None if it
+        does.
 
         Errors: those of `ask_within`.
         """
@@ -188,7 +195,7 @@ class _Query:
             self._ask_batch({*waiting[at : at + size]}, job)
 
     def _ask_batch(self, nodes: Collection[str], job: str) -> None:
-        """Ask *nodes*, and again without unreached ones, until each has an answer or a reason."""
+        """Query *nodes*. Repeat that without the unreached ones, until each node has an answer or a reason."""
         listener, timeout_s = self.listener, self.request.timeout_s
         deadline = time.monotonic() + timeout_s
         while waiting := [node for node in listener.waiting if node in nodes]:

@@ -17,7 +17,7 @@ _AnyHost = TypeVar("_AnyHost")
 MPS_PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
 ROCM_PATH = "ROCM_PATH"
 LIBRARY_PATH = "LD_LIBRARY_PATH"
-"""A variable that a cluster's modules also set: it is searched only for a driver that is nowhere else."""
+"""A variable that a cluster's modules also set. It is searched only for a driver that is found nowhere else."""
 GPUDIRECT_VARIABLES = ("NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_MOFED")
 """Each requests the devices and files of one kind of GPUDirect. Source: nvidia-container-toolkit."""
 MIG_VARIABLES = ("NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_MIG_MONITOR_DEVICES")
@@ -95,17 +95,17 @@ class ListFile(NamedTuple):
     """Its origin, without a user's name."""
     data: bytes
     shipped: bool
-    """Whether it is gpubind's own, which may be completed; any other list is used unchanged."""
+    """Whether it is gpubind's own list, which gpubind may complete. Any other list is used unchanged."""
 
 
 class Untrusted(NamedTuple):
-    """A path of root's command that other users could change, or that not everybody may read."""
+    """A path that a command of root uses, although other users could change it, or not all of them may read it."""
 
     kind: Literal["file", "cache", "programs", "variable", "named"]
-    """Its use. A `named` path is used, since root named it with an option; all others are ignored."""
+    """What it is for. A `named` path is used, because root named it with an option; all others are ignored."""
     path: str
     part: str
-    """The directory, link or file on the way to it that others can change or must not read."""
+    """The directory, link or file on the way to it that others can change or may not read."""
     variable: str = ""
     """The variable of a path of the kind `variable`."""
     is_secret: bool = False
@@ -134,7 +134,7 @@ class Host:
     typical = ""
     """The description of a typical host: its driver and GPUs. Empty for a live or recorded host."""
     assumes_dev_root = False
-    """Whether /dev, /proc and /sys are the running system's because the driver root has no driver nodes."""
+    """Whether /dev, /proc and /sys are those of the running system, because the driver root has no driver nodes."""
 
     def __repr__(self) -> str:
         roots = {"driver root": self.driver.root, "dev root": self.dev.root}
@@ -195,14 +195,16 @@ class Host:
         raise NotImplementedError
 
     def untrusted(self, below: Iterable[str] = (), files: Iterable[str] = ()) -> tuple[Untrusted, ...]:
-        """Return the paths that root's command ignores, or uses although others could change them.
+        """Return the paths that a command of root ignores, and those that it uses although others could change them.
 
-        *below*: paths inside this host's roots, *files*: real paths; options name both.
+        Options name both *below*, paths inside this host's roots, and *files*, real paths.
         """
         return ()
 
     def distrusted(self, variable: str, path: str) -> Optional[Untrusted]:
-        """Return why root's command ignores *path* inside the driver root, named by *variable*; None if it does not."""
+        """Return why a command of root ignores *path*, which *variable* names inside the driver root; None if it
+        uses the path.
+        """
         return None
 
     def granted(self, node: Stat) -> str:
@@ -213,7 +215,8 @@ class Host:
     def access(self, node: ResolvedFile) -> str:
         """Return the user's rights to a device node of `dev`: `rw`, `r`, `w` or `none`.
 
-        For this process the kernel is queried, which includes device cgroups. A record describes a host without a job.
+        For the user of this process, the kernel is queried, whose answer includes device cgroups. A record has no job's
+        cgroup.
         """
         return self.granted(node.stat)
 

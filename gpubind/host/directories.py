@@ -51,10 +51,10 @@ _LISTS = ("GPUBIND_LIBRARY_PATH", "GPUBIND_CDI_DIR")
 
 
 def untrusted_variables(environ: Mapping[str, str], *roots: str) -> Iterator[Untrusted]:
-    """Yield the paths in `PATH_VARIABLES` that root's command ignores. *roots*: the driver root and the dev root.
+    """Yield the paths in `PATH_VARIABLES` that a command of root ignores. *roots*: the driver root and the dev root.
 
-    With `sudo -E` and `env_keep` root's command gets the variables of its caller. Others must be unable to change the
-    named files, and able to read them: the answer quotes them.
+    With `sudo -E` and `env_keep`, a command of root gets its caller's variables. A file that they name is used only if
+    others cannot change it, and all can read it, because the answer quotes it.
     """
     values = {name: environ.get(name, "") for name in PATH_VARIABLES}
     paths = [(n, path) for n, value in values.items() for path in (value.split() if n in _LISTS else [value]) if path]
@@ -79,7 +79,7 @@ def distrusted(variable: str, path: str, root: str) -> Optional[Untrusted]:
 def untrusted(
     environ: Mapping[str, str], roots: Iterable[str], below: Iterable[str], files: Iterable[str]
 ) -> Iterator[Untrusted]:
-    """Yield the paths in HOME, XDG_*, TMPDIR and PATH that root's command ignores, since others could change them.
+    """Yield the paths in HOME, XDG_*, TMPDIR and PATH that a command of root ignores, because others could change them.
 
     Then yield such paths that it uses because options name them: *roots*, the paths *below* them, and *files*.
     """

@@ -19,14 +19,15 @@ from gpubind.model import Missing, ResolvedFile
 from gpubind.model.layouts import DXG
 
 _DRIVER_NODES = ("/dev/nvidiactl", "/dev/nvmap", "/dev/kfd", DXG)
-"""Each driver has one of these nodes, whatever the GPUs."""
+"""Device nodes of which each driver has at least one, whatever the GPUs."""
 
 
 class LiveHost(Host):
     """This machine, with its driver below *root* and its devices below *dev_root*.
 
-    The default of *dev_root* is *root* if it has one of `_DRIVER_NODES`, else `/`. *environ* is the environment of the
-    plan's task, if it is not this process's. Errors: `HostReadError` for a root that is not a directory.
+    *dev_root* is by default *root* if it has one of `_DRIVER_NODES`, and `/` otherwise. *environ* is the environment of
+    the task of the plan, if that differs from this process's. Errors: `HostReadError` for a root that is not a
+    directory.
     """
 
     def __init__(
@@ -96,7 +97,8 @@ class LiveHost(Host):
 
 
 def _identity_of_user(name: str, tree: Tree) -> Identity:
-    """Return the user *name*: of this machine if *tree* is its root, else in the tree's /etc/passwd and /etc/group.
+    """Return the user *name*: of this machine if *tree* is its root, or else from the tree's /etc/passwd and
+    /etc/group.
 
     Errors: `UsageError` (code `unknown-user`).
     """

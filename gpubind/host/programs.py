@@ -36,7 +36,7 @@ def run_program(argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Mis
     """Return the result of the program `argv[0]` of the standard directories, with no environment but `ENVIRON`.
 
     Missing if it fails as described at `run_captured`, or if the command's budget of time is used up. An ELF file is
-    queried for its version once until it changes.
+    asked for its version only once, until the file changes.
     """
     program = find_program(argv[0])
     if isinstance(program, Missing):

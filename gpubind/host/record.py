@@ -43,7 +43,7 @@ class RecordedEntry(NamedTuple):
     ident: Union[ElfIdent, NotElf, Missing, None] = None
     elf: Union[ElfFacts, Missing, None] = None
     stub: bool = False
-    """Whether it is a stub of libcuda or NVML by what it holds."""
+    """Whether its content shows that it is a stub of libcuda or NVML."""
 
 
 class RecordedDirectory(NamedTuple):
@@ -91,7 +91,7 @@ class Record(NamedTuple):
     euid: _Id
     groups: tuple[_Number, ...]
     dev: Optional[RecordedRoot] = None
-    """None: the same tree as `driver`."""
+    """The tree of devices; None if it is the same as `driver`."""
     description: str = ""
     hostname: Optional[str] = None
     lists: tuple[RecordedList, ...] = ()
@@ -118,7 +118,7 @@ class _Entry(NamedTuple):
 
 
 def dump_record(record: Record, version: str) -> str:
-    """Return *record* as text: sorted, one directory entry a line, equal for equal records."""
+    """Return *record* as text: sorted, with one directory entry a line. Equal records have equal texts."""
     document = {
         "schema": SCHEMA,
         "gpubind": version,

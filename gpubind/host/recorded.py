@@ -18,9 +18,10 @@ T = TypeVar("T")
 
 
 class RecordedTree(FactsTree):
-    """The files of a recorded host. A name that a recorded listing lacks is absent.
+    """The files of a recorded host. A name that is missing from a recorded listing is absent.
 
-    A path outside the record's survey is `unrecorded` if *is_lenient*, else a `NotRecordedError` (`not-recorded`).
+    A path that the survey did not cover is `unrecorded` if *is_lenient*, and otherwise an error: `NotRecordedError`
+    (`not-recorded`).
     """
 
     def __init__(self, recorded: RecordedRoot, label: str, *, is_lenient: bool = False) -> None:

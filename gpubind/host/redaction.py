@@ -1,6 +1,6 @@
-"""Replace the names of people, machines and GPUs in a record: each name has one stand-in, everywhere in it.
+"""Replace the names of people, machines and GPUs in a record. Each name gets the same stand-in everywhere.
 
-Stand-ins are numbered in the order of the record, and as long as the names: an ld.so.cache contains offsets.
+Stand-ins are numbered in the order of the record. Each is as long as its name, because an ld.so.cache contains offsets.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _IN_A_HOME = rf"(?:(?<=/home/)|(?<=/users/))(?!{GKE_HOME_NAME}(?![\w.-]))[^/\s:;,\"'\\\0*?$\[{{]+"
 _SERIAL = re.compile(r"serial(?:[ _-]?(?:number|no))?[\"']?\s*[:=]\s*[\"']?([0-9a-z][0-9a-z-]{4,})", re.IGNORECASE)
 _OWN_GROUP = re.compile(r"(?m)^([^:\n]+):[^:\n]*:[1-9][0-9]{3,}:")
-"""The line of a group of users in /etc/group: often it has only one user."""
+"""A line of /etc/group for a group of users. Such a group often has only one user."""
 _EDGES = r"(?<![A-Za-z0-9]){}(?![A-Za-z0-9])"
 
 
 class Redaction:
-    """The stand-ins for the names in *record*, for those of *hosts*, and for those of *users*.
+    """The stand-ins for the names in *record*, for the machines *hosts*, and for the *users*.
 
-    A name in *common*, a text with the words that gpubind and drivers use, is replaced only where it is unambiguous:
-    below a directory of homes.
+    *common* is a text with the words of gpubind and of drivers. A name in it is replaced only where it is certainly a
+    name: below a directory of homes.
     """
 
     def __init__(self, record: Record, hosts: Iterable[str], users: Iterable[str], common: str) -> None:

@@ -49,9 +49,10 @@ _MULTIARCH_BASES = ("/usr/lib", "/lib", "/run/nvidia/driver/usr/lib")
 
 
 def _library_places(tree: Tree, machine: str) -> tuple[str, ...]:
-    """Return the library directories of all architectures: those of the search, and Debian's multiarch directories.
+    """Return the library directories of all architectures: those that the search uses, and Debian's multiarch
+    directories.
 
-    *machine* is the host's architecture, which may be an unknown one.
+    *machine* is the host's architecture, which may be unknown to gpubind.
     """
     places = [*layouts.CONTAINER_LIBRARIES, *(f"/opt/rocm/{name}" for name in layouts.ROCM_LIBRARIES)]
     for arch in (*DRIVER_ARCHITECTURES, machine):
@@ -84,7 +85,7 @@ def _data_directories(libraries: tuple[str, ...]) -> Iterator[str]:
 
 
 def look_around(host: SurveyedHost) -> None:
-    """Query *host* for all facts of the fixed survey. From a recorded host it gets those that the record contains."""
+    """Query *host* for all facts of the fixed survey. A recorded host answers as far as its record contains them."""
     trees = (host.lenient.driver,) if host.dev is host.driver else (host.lenient.driver, host.lenient.dev)
     for tree in trees:
         assert isinstance(tree, SurveyedTree)

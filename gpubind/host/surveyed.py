@@ -1,7 +1,7 @@
-"""Record all questions to a host, so that the record gives the same answers.
+"""Record all queries of a host, so that the record gives the same answers.
 
-Only this module decides what a record stores of a file: facts instead of bytes, small texts, and of files that name
-people only what a plan needs.
+Only this module decides what a record stores of a file: facts instead of bytes, small texts, and, of files that name
+people, only what a plan needs.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ class _RecordedAnswers:
         self.listings: dict[str, Union[tuple[str, ...], Missing]] = {}
 
     def directories(self) -> dict[str, record.RecordedDirectory]:
-        """Return the answers by directory. In a listed directory, absent names are left out."""
+        """Return the answers by directory. Names that are absent are left out if the directory's listing is
+        recorded.
+        """
         directories = {}
         entries_in: dict[str, dict[str, record.RecordedEntry]] = {}
         for path, entry in self.entries.items():

@@ -79,7 +79,7 @@ class _Gpu(NamedTuple):
 
 
 class TypicalHost(RecordedHost):
-    """The host that *text* describes. A path that its files do not contain is absent."""
+    """The host that *text* describes. A path that is not among its files is absent."""
 
     def __init__(self, text: str, environ: Optional[Mapping[str, str]] = None) -> None:
         record = typical_record(text)
@@ -130,7 +130,7 @@ def _parse(text: str) -> tuple[str, tuple[_Gpu, ...]]:
 
 
 def _version(text: str, value: str) -> str:
-    """Return the driver version *value*; of a branch, its newest known version."""
+    """Return the driver version *value*; if it is a branch, the newest known version of the branch."""
     branch, dot, _ = value.partition(".")
     lists = table("typical")["lists"]
     if branch not in lists or not re.fullmatch(r"[0-9]{3}(\.[0-9]{1,4}){0,2}", value):
@@ -156,7 +156,7 @@ def _wrong(text: str, why: str, hint: str) -> UsageError:
 
 
 class _Directories:
-    """The directories of the template without its driver and its GPUs, to which those of the typical host are added."""
+    """The directories of the template, without its driver and GPUs. Those of the typical host are added to them."""
 
     def __init__(self, template: Record, version: str) -> None:
         self._version = version
@@ -207,9 +207,9 @@ class _Directories:
         self._add("/run/nvidia-persistenced/socket", RecordedEntry(Stat("socket", 0o666, 0, 0, 0)))
 
     def place_gpus(self, gpus: tuple[_Gpu, ...]) -> None:
-        """Add the nodes of GPUs, and what /proc and /sys have about them.
+        """Add the nodes of GPUs, and the files in /proc and /sys about them.
 
-        A GPU that the driver does not support is on the PCI bus only.
+        A GPU that the driver does not support is only on the PCI bus.
         """
         each = [(gpu, chip_of(gpu.device)) for gpu in gpus for _ in range(gpu.number)]
         modules: Modules = "open" if any(chip and chip.modules == "open" for _, chip in each) else "proprietary"

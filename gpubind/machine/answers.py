@@ -23,8 +23,10 @@ _MOMENT_S = 0.05
 """The pause before the second try."""
 ATTRIBUTES = ("/proc/", "/sys/")
 _OF_A_DEVICE = (errno.EIO, errno.ENXIO, errno.ENODEV, errno.EINVAL, errno.EBUSY, errno.ENODATA, errno.EOPNOTSUPP)
-"""The errors of an attribute that the device does not report: a plan can do without it, and a finding names it.
-Source: Linux, Documentation/filesystems/sysfs.rst, "a negative errno"."""
+"""The errors of an attribute that the device does not report. A plan can do without it, and a finding names it.
+
+Source: Linux, Documentation/filesystems/sysfs.rst, "a negative errno".
+"""
 OF_DEVICES = ("/dev", "/proc/driver/nvidia/gpus", "/sys/class/kfd/kfd/topology/nodes")
 """Directories that list devices. If one is forbidden, there may still be devices."""
 CHANGED = "it was changed while it was read"
@@ -102,7 +104,7 @@ def read_up_to(size: int, file: OpenFile) -> bytes:
 def read_unchanged(size: int, file: OpenFile, path: str) -> bytes:
     """Return at most *size* bytes of *file*, called *path*. Errors: `OSError`, also if the file changes meanwhile.
 
-    Attributes in /proc and /sys have no true size and no modification time.
+    Attributes in /proc and /sys are not compared by size or time, because theirs are not true.
     """
     before = file.facts()
     data = read_up_to(size, file)
@@ -154,7 +156,7 @@ def is_directory(path: str) -> bool:
 
 
 def has_access(path: str, mode: int, *, effective: bool = False) -> bool:
-    """Return `os.access`. It hides its error, so a refusal is verified by a second call. Errors: as `facts`."""
+    """Return `os.access`, which hides its error: a refusal is verified by a second call. Errors: as `facts`."""
     for _ in range(2):
         if system.access(path, mode, effective=effective):
             return True
@@ -166,7 +168,7 @@ def has_access(path: str, mode: int, *, effective: bool = False) -> bool:
 def real_path(path: str) -> str:
     """Return `os.path.realpath`, but fail if a link on the way could not be read.
 
-    Errors: as `facts`; `FileNotFoundError` for an empty path, which does not mean the current directory.
+    Errors: as `facts`; `FileNotFoundError` for an empty path, which here does not mean the current directory.
     """
     if not path:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))

@@ -1,8 +1,8 @@
 """The budget of one command for reading an image and a host.
 
-Each reader bounds one file, one directory, one layer. A thousand of them, each within its bounds, must not cost minutes
-or gigabytes: every reader spends from the budget, and an error that names the exceeded bound ends the command. Outside
-of a command there is no budget, and only the readers' bounds apply.
+Each reader has bounds for one file, one directory or one layer. A thousand of them, each within its bounds, must not
+cost minutes or gigabytes. So every reader spends from the budget of the command, and an error that names the exceeded
+bound ends the command. Outside of a command there is no budget, and only the readers' bounds apply.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Bound(NamedTuple):
     what: str
     """The text in messages."""
     each: int = 0
-    """The increase for each KiB of the image's files: a large image may cost more than a small one."""
+    """How much it grows for each KiB of the image's files, because a large image may cost more than a small one."""
 
 
 BOUNDS = {

@@ -50,7 +50,7 @@ def printed_by(
 
 
 def why_not_served() -> Optional[str]:
-    """Return why no memo has answered; answers of the memo stored now will report that they are one."""
+    """Return why no memo has answered. Answers that are stored from now on will report that they come from a memo."""
     if recorder is None:
         return None
     recorder.verbose = True
@@ -59,7 +59,9 @@ def why_not_served() -> Optional[str]:
 
 
 def report_command(command: tuple[str, ...], *, is_looked_at: bool) -> None:
-    """Report that the arguments end with *command*, for the container; its first one matters if *is_looked_at*."""
+    """Report that the arguments end with *command*, the one in the container. If *is_looked_at*, its program was
+    checked.
+    """
     if recorder is not None:
         recorder.command, recorder.looks_at_program = command, is_looked_at
 

@@ -20,9 +20,9 @@ _CHUNK = 1 << 20
 def with_owner(path: str) -> tuple[os.stat_result, bool]:
     """Return the facts of *path*, and whether its owner and mode can be believed.
 
-    A FUSE program decides both, so they are not believed if a user other than root mounted the file system, or if it is
-    no longer mounted, since then its user is unknown. Both results are of one opened file: a moment later the path may
-    lead elsewhere. Errors: `OSError`. Sources: proc_pid_mountinfo(5), proc_pid_fdinfo(5), mount.fuse3(8).
+    On a FUSE file system, a program decides both. They are not believed if a user other than root mounted it, or if it
+    is no longer mounted, because its user is then unknown. Both results are those of one opened file: a moment later,
+    the path may lead elsewhere. Errors: `OSError`. Sources: proc_pid_mountinfo(5), proc_pid_fdinfo(5), mount.fuse3(8).
     """
     file = posix.open(path, posix.O_PATH | posix.O_NOFOLLOW | posix.O_CLOEXEC)
     try:
@@ -34,7 +34,9 @@ def with_owner(path: str) -> tuple[os.stat_result, bool]:
 
 
 def _is_by_root(mount: bytes) -> bool:
-    """Return whether root mounted this line of mountinfo: FUSE names its user, all other file systems are root's."""
+    """Return whether root mounted the file system of this line of mountinfo. FUSE names its user; all others are
+    root's.
+    """
     right = mount.partition(b" - ")[2].split(b" ")
     is_fuse = right[0].split(b".")[0] in (b"fuse", b"fuseblk")
     return len(right) == 3 and (not is_fuse or b"user_id=0" in right[2].split(b","))

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 OUTPUT_LIMIT = 1 << 20
 _WAIT_S = 0.5
 _PAUSE_S = 0.0002
-"""The first pause while waiting for a program that has closed its outputs."""
+"""The first pause of the wait for a program that has closed its outputs but has not ended."""
 _KILL_S = 1.0
-"""The wait for a killed program: one that a driver blocks in the kernel may not die at all."""
+"""How long to wait for a killed program. One that a driver blocks in the kernel may not end at all."""
 _IGNORED_BY_PYTHON = (_signal.SIGPIPE, _signal.SIGXFSZ)
 
 
@@ -35,8 +35,8 @@ def run_captured(
 ) -> tuple[int, bytes, bytes]:
     """Run *program* without input; return its status, its standard output and its standard error.
 
-    As `run_streaming`; the program is also killed if it prints more than *limit* bytes. Its standard output goes to the
-    file *into*, if given.
+    It is run as by `run_streaming`, and is also killed if it prints more than *limit* bytes. Its standard output goes
+    to the file *into*, if given.
     """
     printed = {False: b"", True: b""}
 
@@ -139,7 +139,9 @@ class Process:
             os.close(end)
 
     def read_output(self, deadline: float, meanwhile: Callable[[], None]) -> Iterator[tuple[bool, bytes]]:
-        """Yield whether a chunk is from standard error, and the chunk, until both outputs end, or *deadline*."""
+        """Yield each chunk of output, after whether it is from standard error, until both outputs end, or until
+        *deadline*.
+        """
         import select
 
         poll, open_outputs = select.poll(), dict(self._outputs)
@@ -192,7 +194,7 @@ class Process:
 
 
 def _copy(file: int) -> int:
-    """Duplicate *file* to a descriptor above 2: the caller may have closed a standard stream."""
+    """Duplicate *file* to a descriptor above 2, because the caller may have closed a standard stream."""
     import fcntl
 
     return fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 3)
@@ -226,7 +228,9 @@ def _spawn(
 
 @contextlib.contextmanager
 def signals_held() -> Iterator[None]:
-    """Delay the signals that interrupt until the end: a process without a recorded PID would be left running."""
+    """Delay interrupting signals until the end of the context. A process without a recorded PID would be left
+    running.
+    """
     pending: list[int] = []
     handlers = {}
     for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP):

@@ -62,10 +62,10 @@ def _read(path: str, size: int) -> bytes:
 
 
 def read_if_there(path: str, limit: int) -> Optional[bytes]:
-    """As `read_regular`; None if there is no such file, or if this is root's command and others could change the file.
+    """Return the bytes as `read_regular`; None if there is no such file, or if a command of root must not trust it.
 
-    A file in a directory that must not be entered is treated as absent: sudo, cron and prologues keep another user's
-    HOME.
+    A file in a directory that must not be entered is treated as absent, because sudo, cron and prologues keep another
+    user's HOME.
     """
     try:
         return read_regular(path, limit) if is_trusted_path(path) else None

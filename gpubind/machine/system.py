@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _OWN = "/proc/self/"
-"""No other process can change its links."""
+"""A directory whose links no other process can change."""
 _LINKS_LIMIT = 200
-"""The limit of links in a real path. The kernel follows 40 (path_resolution(7)), so no longer path can be opened."""
+"""The maximum number of links in a real path. The kernel follows 40 (path_resolution(7)), so it opens no path with
+more.
+"""
 
 
 def _heard(kind: str, question: Any, query: Callable[[], T]) -> T:
@@ -46,7 +48,7 @@ def _heard(kind: str, question: Any, query: Callable[[], T]) -> T:
 
 
 def _read(path: str, query: Callable[[], T]) -> T:
-    """Return the result of *query*, and report an error to the recorder: the content of *path* is unknown then."""
+    """Return the result of *query*. If it fails, report to the recorder that the content of *path* is unknown."""
     try:
         return query()
     except OSError as error:
@@ -77,7 +79,7 @@ def readlink(path: str) -> str:
 
 
 def get_attribute(path: str, name: str) -> bytes:
-    """Return the extended attribute *name* of *path*, which is not followed if it is a link."""
+    """Return the extended attribute *name* of *path*. If *path* is a link, it is that of the link."""
     return _heard("attribute", (_absolute(path), name), lambda: os.getxattr(path, name, follow_symlinks=False))
 
 
@@ -491,7 +493,7 @@ def is_in_front(descriptor: int) -> bool:
 
 
 def drop_output() -> None:
-    """Redirect standard output to /dev/null: flushing what is still buffered would fail again at exit."""
+    """Redirect standard output to /dev/null, because flushing what is still buffered would fail again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 

@@ -1,7 +1,7 @@
-"""Decide which files root's command trusts, whatever HOME, XDG_*, TMPDIR and PATH name: those only root can change.
+"""Decide which files a command of root trusts in HOME, XDG_*, TMPDIR and PATH: those that only root can change.
 
-A FUSE file system that a user has mounted can report any owner, so no file there counts as root's. An ordinary user's
-command has only that user's rights, and trusts all files.
+A FUSE file system that a user has mounted can report any owner, so no file on it is trusted as root's. A command of an
+ordinary user has only that user's rights, and trusts all files.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _uid_map() -> bytes:
 
 
 def is_trusted_path(path: str) -> bool:
-    """Return whether this process may use *path*: root may only if others cannot change it."""
+    """Return whether this process may use *path*. Root may use it only if others cannot change it."""
     return not acts_as_root() or writable_by_others(path) is None
 
 
@@ -52,9 +52,10 @@ def trusted_environ(names: Iterable[str]) -> dict[str, str]:
 
 
 def writable_by_others(path: str, root: str = "", *, within: bool = False) -> Optional[str]:
-    """Return the first directory, link or file on the way to *path*, below *root*, that others than root can change.
+    """Return the first directory, link or file on the way to *path*, below *root*, that users other than root can
+    change.
 
-    *within*: *path* is a directory whose files will be used, so that it must not be a sticky directory either.
+    *within*: whether *path* is a directory whose files will be used, so that it must not be a sticky directory either.
     """
     parts = _parts(path, root)
     for part, stat_result in parts:
@@ -102,10 +103,10 @@ def _is_open_to_all(stat_result: os.stat_result) -> bool:
 
 
 def _true_facts(path: str, stat_result: os.stat_result, trusted_devices: set[int]) -> Optional[os.stat_result]:
-    """Return the current facts of *path*, whose earlier ones are *stat_result*; None if a user can forge its owner.
+    """Return the current facts of *path*, whose earlier facts are *stat_result*; None if a user can forge its owner.
 
-    *trusted_devices*: devices with believed owners; that of *path* is added. Without /proc no further one is believed.
-    Errors: `HostReadError` (code `unreadable-file`).
+    *trusted_devices*: devices whose owners are believed; that of *path* is added. Without /proc, none is added. Errors:
+    `HostReadError` (code `unreadable-file`).
     """
     noted("device", path, (stat_result.st_dev,))
     if stat_result.st_dev in trusted_devices:

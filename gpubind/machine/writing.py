@@ -1,4 +1,4 @@
-"""Write files that are complete or absent, into directories that no other user can exchange meanwhile.
+"""Write files that are complete or absent, into directories that no other user can replace meanwhile.
 
 A file has a random name until it is complete. Errors: `OSError`.
 """

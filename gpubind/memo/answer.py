@@ -25,18 +25,20 @@ if TYPE_CHECKING:
 COMMANDS = ("plan", "check", "exec", "run", "shell", "wrap")
 SWITCH = "GPUBIND_MEMO"
 ARGS_LIMIT = 64
-"""The limit of arguments in a stored beginning of a command line."""
+"""The maximum number of arguments that may begin a stored command line."""
 _SIGPIPE, _SIGXFSZ = 13, 25
 _VARIABLES = (
     *("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
     *("AMD_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"),
     *("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "PATH", "HOME", "PWD", "LD_LIBRARY_PATH"),
 )
-"""Variables that often differ between starts on one machine: each value has its own memo. The trace decides."""
+"""Variables that often differ between starts on one machine. Each of their values has a separate memo; the trace
+still decides whether that holds.
+"""
 
 
 class Unfinished:
-    """An answer that was given in part: a document could not be written, or the program not be started."""
+    """An answer that was given only in part: a document could not be written, or a program could not be started."""
 
     def __init__(self, error: OSError, start: Optional[Start] = None) -> None:
         self.error = error
@@ -44,15 +46,17 @@ class Unfinished:
 
 
 def is_enabled() -> bool:
-    """Return whether answers are stored: the user may turn it off; set-user-id and set-group-id programs store none."""
+    """Return whether answers are stored. The user may turn that off; set-user-id and set-group-id programs store
+    none.
+    """
     is_on = os.environ.get(SWITCH, "").lower() not in ("off", "0", "no", "false")
     return is_on and os.getuid() == os.geteuid() and os.getgid() == os.getegid() and sys.stdout is not None
 
 
 def memo_keys(args: Sequence[str]) -> tuple[str, ...]:
-    """Return the possible names of a memo for *args*: one for each beginning of them, and last the one for all.
+    """Return the possible names of a memo for *args*: one for each beginning of *args*, and last one for all of them.
 
-    Return none for a command without memos, or where memos are turned off.
+    Return none for a command without memos, or if memos are turned off.
     """
     if not args or args[0] not in COMMANDS or not is_enabled():
         return ()

@@ -1,7 +1,7 @@
 """The directories of memos, the trust in them, and the form of their files.
 
-A memo is believed only with a checksum that is keyed by a secret of its owner. So nothing that another user can put
-there is ever believed: an archive that the user unpacks, a directory that another user made first.
+A memo is believed only if its checksum is right, which is keyed by a secret of its owner. So nothing that another user
+has put there is believed: not an archive that the user unpacks, and not a directory that another user created first.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from typing import Any, Optional
 
 FORM = b"gpubind memo 3\n"
-"""The first bytes of a memo; each version of the form has its number."""
+"""The first bytes of a memo, with the number of the form's version."""
 SIZE_LIMIT = 8 << 20
 ROOTS_DIRECTORY = "/run/gpubind"
-"""The directory of root's memos and secret: like their inputs, they last as long as the machine runs."""
+"""The directory of root's memos and secret. It lasts as long as the machine runs, and so do the inputs of the memos."""
 SECRET = "memo.key"
 SECRET_SIZE = 32
 
@@ -81,9 +81,9 @@ def _above(path: str) -> list[str]:
 
 
 def is_closed(directory: str) -> bool:
-    """Return whether only root and the caller may write to *directory*; in /tmp the sticky bit does not suffice.
+    """Return whether only root and the caller may write to *directory*. A sticky bit, as in /tmp, does not suffice.
 
-    A group with the ID of its only user, by convention, counts as that user.
+    A group that has the ID of the caller is taken for the caller, its only user by convention.
     """
     try:
         stat_result = posix.stat(directory)

@@ -16,18 +16,21 @@ Trust = Literal["times", "opened", "none"]
 _BLOCK = {**dict.fromkeys(("ext2", "ext3", "ext4"), "ext4"), "f2fs": "f2fs", "xfs": "xfs"}
 """File systems of block devices, with their directory in /sys/fs, which contains one for each mounted device."""
 _IN_MEMORY = ("devtmpfs", "ramfs", "tmpfs")
-"""Their times are the kernel's own: no file of another file system has the same times."""
+"""File systems whose times are the kernel's own, so that no file of another file system has the same times."""
 _HONEST = (*_BLOCK, *_IN_MEMORY, "bcachefs", "btrfs", "overlay", "zfs")
 _DEVICES = "/sys/dev/block"
 YOUNG_NS = 20_000_000
-"""A file written less than this before it was signed can be written again with the same times: file systems count time
-in steps of up to 10 ms. git calls such an entry racily clean."""
+"""A file that was written less than this time before it was signed can be written again with the same times: file
+systems count time in steps of up to 10 ms. git calls such an entry racily clean.
+"""
 _COARSE_NS = 2_000_000_000
-"""The same if times are whole seconds."""
+"""The same for file systems whose times are whole seconds."""
 SKEW_NS = 60_000_000_000
-"""The same if times are those of a server, whose clock may be late."""
+"""The same for file systems whose times are those of a server: its clock may be late."""
 _NETWORK = ("afs", "beegfs", "ceph", "cifs", "gpfs", "lustre", "nfs", "nfs4", "panfs", "smb3", "wekafs")
-"""The network file systems: times are true only of an opened file, since a node may answer others from its cache."""
+"""The network file systems. Times are true only for an opened file, because a node may answer other queries from
+its cache.
+"""
 
 
 Question = tuple[str, Any]
@@ -57,10 +60,10 @@ class FileSystems:
         self._known: dict[MountedFileSystem, Optional[tuple[Question, ...]]] = {}
 
     def trust(self, path: str, device: int) -> Trust:
-        """Return which times of *path* on *device* can be believed; with `none`, contents are compared.
+        """Return which times of *path* on *device* can be believed. With `none`, contents must be compared.
 
-        On a squashfs, a FUSE file system, /proc: a replaced file may have the same times. So may one on a file system
-        that no question identifies.
+        On a squashfs, a FUSE file system or /proc, a replaced file may have the same times. So may a file on a file
+        system that no question identifies.
         """
         mount = self._mount(path, device)
         if mount is None or self.standing(path, device) is None:
@@ -170,7 +173,9 @@ def _layers(options: str) -> list[str]:
 
 
 def is_young(stat_result: os.stat_result, now: int, trust: Trust) -> bool:
-    """Return whether a file was written so shortly before *now* that another write could have the same times."""
+    """Return whether a file was written so shortly before *now* that a further write could leave its times
+    unchanged.
+    """
     last = max(stat_result.st_ctime_ns, stat_result.st_mtime_ns if stat_result.st_mtime_ns <= now else 0)
     step = SKEW_NS if trust == "opened" else YOUNG_NS if stat_result.st_ctime_ns % 1_000_000_000 else _COARSE_NS
     return last > now - step

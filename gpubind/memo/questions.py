@@ -25,14 +25,14 @@ OWN_ENVIRON = "/proc/self/environ"
 """The environment at the start of the interpreter."""
 DIGEST_SIZE = 20
 OWN_FILES = "/proc/self/fd"
-"""The open files of this process, as links to their paths."""
+"""The open files of this process, as links that show their paths."""
 _OWN = "/proc/self/"
 _OUTPUT_LIMIT = 16 << 20
 """The limit of a program's output, in bytes."""
 _OUTPUT_MS = 10_000
 """The limit of a pause in its output."""
 _ELSEWHERE = -1
-"""An error number that equals no answer: the path leads elsewhere than before."""
+"""An error number that equals no answer. It means that the path now leads elsewhere."""
 _READ_ONLY = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -42,7 +42,7 @@ def digest(data: bytes, key: bytes = b"") -> bytes:
 
 
 def hash_of(value: Optional[str]) -> Optional[bytes]:
-    """Return a variable's value as a trace stores it: hashed, so that no secret goes into a memo."""
+    """Return the value of a variable as a trace stores it: as a hash, so that no secret gets into a memo."""
     return value if value is None else digest(value.encode("utf-8", "surrogateescape"))
 
 
@@ -80,7 +80,7 @@ def first_change(trace: dict[str, Any]) -> Optional[str]:
 
 
 def _require_path(file: int, path: str) -> None:
-    """Errors: `OSError` unless the opened *file* is at *path*: else a link on the way was followed."""
+    """Errors: `OSError` unless the opened *file* is at *path*. If it is not, a link on the way was followed."""
     expected = path
     if path.startswith(_OWN):
         expected = f"/proc/{posix.readlink(_OWN[:-1])}/{path[len(_OWN) :]}"
@@ -89,10 +89,11 @@ def _require_path(file: int, path: str) -> None:
 
 
 def _open(path: str, *, by_name: bool = False) -> int:
-    """Return the regular file *path*, opened; paths of a trace contain no links. Errors: `OSError`.
+    """Return the regular file *path*, opened. Errors: `OSError`, also if *path* contains a link, as no path of a trace
+    does.
 
-    The file is checked before it is opened: a device, a FIFO or a file elsewhere, to which another user has meanwhile
-    put a link, is never opened. *by_name*: the facts of a network file system are accurate only then.
+    The file is checked before it is opened, so that a device, a FIFO, or a file elsewhere to which another user has
+    meanwhile put a link, is never opened. *by_name*: on a network file system, facts are accurate only after that.
     """
     seen = posix.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -113,7 +114,7 @@ def _open(path: str, *, by_name: bool = False) -> int:
 
 
 def _opened(path: str) -> tuple[int, ...]:
-    """On a network file system the times of a file are accurate only once it is opened."""
+    """Return the signature of *path*, opened: on a network file system, the times are accurate only then."""
     file = _open(path, by_name=True)
     try:
         return signature(posix.fstat(file))
@@ -181,7 +182,8 @@ def _is_locale_of_python(_: str) -> bool:
 
 
 def _output(question: tuple[str, tuple[str, ...], tuple[str, ...], tuple[tuple[str, str], ...]]) -> Optional[bytes]:
-    """Return the hash of a program's output; None if it fails. It must be asked last: it uses the current variables.
+    """Return the hash of a program's output; None if it fails. It must be the last question: it uses the current
+    variables.
 
     Errors: `OSError`, also if it takes too long.
     """

@@ -25,7 +25,7 @@ _SIGNATURES: dict[str, Callable[[Any], Any]] = {
     "user": tuple,
     "terminal": tuple,
 }
-"""The signature of an answer, by the kind of question."""
+"""The function that signs an answer, by the kind of question."""
 
 
 class Recorder(Trace):
@@ -38,7 +38,7 @@ class Recorder(Trace):
         """Why no memo served."""
         self.verbose = False
         self.command: Optional[tuple[str, ...]] = None
-        """The arguments at the end of the line that are the container's command; None if there are none."""
+        """The arguments at the end of the line that are the command in the container; None if there are none."""
         self.looks_at_program = False
         self.become: Optional[tuple[str, tuple[str, ...], Any]] = None
         self._on_finish = on_finish
@@ -66,9 +66,9 @@ class Recorder(Trace):
         self.note(kind, question, _SIGNATURES[kind](answer))
 
     def opens(self, path: str, flags: int) -> Optional[tuple[int, ...]]:
-        """Note that *path*, which contains no links, is about to be opened; return its facts, None if it is missing.
+        """Note that *path*, which contains no links, is about to be opened. Return its facts; None if it is missing.
 
-        Facts that are noted are not queried again: `first_change` does so in the end.
+        If these facts are already noted, they are not queried again: `first_change` does that at the end.
         """
         kind = "lstat" if flags & os.O_NOFOLLOW else "stat"
         looks: Union[int, tuple[int, ...], None] = self.questions[kind].get(path)

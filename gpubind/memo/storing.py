@@ -89,7 +89,9 @@ def _memo_of(recorder: Recorder, args: list[str], status: int) -> Union[dict[str
 
 
 def _free_args(recorder: Recorder, args: list[str]) -> Optional[tuple[str, ...]]:
-    """Return the end of *args* that the answer does not depend on: the command, without a program that was checked."""
+    """Return the end of *args* on which the answer does not depend: the command, or, if its program was checked,
+    the rest of it.
+    """
     command = recorder.command
     if recorder.become is None or not command or tuple(args[-len(command) :]) != command:
         return None
@@ -115,7 +117,7 @@ def _environ_changes(recorder: Recorder, environ: Any) -> Optional[tuple[tuple[s
 def note_modules(recorder: Trace, *, with_packages: bool = True) -> None:
     """Note gpubind's own code, its data, and the directories of installed packages.
 
-    They were loaded after this process began: if they are older than the process, they are the loaded ones.
+    They were loaded after this process began. If they are older than the process, the loaded ones are the current ones.
     """
     names = [getattr(module, "__file__", None) for name, module in sys.modules.items() if name.startswith("gpubind")]
     began = _began_ns()
@@ -169,7 +171,9 @@ def write(name: str, memo: dict[str, Any]) -> Optional[str]:
 
 
 def _new_secret() -> Optional[bytes]:
-    """Create the user's secret, replacing one that others could read; return it, None if there is no place for it."""
+    """Create the user's secret, and replace one that others could read. Return it; None if it cannot be stored
+    anywhere.
+    """
     path = files.secret_directory()
     place = None if path is None else _create(path, 0o022)
     if place is None:

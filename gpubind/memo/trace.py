@@ -1,6 +1,6 @@
 """The questions of a command so far, each with the signature of its answer.
 
-Each input is signed before it is read, and again in the end: so the bytes read in between are those signed.
+Each input is signed before it is read, and once more at the end. So the bytes that were read are those that are signed.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ _MORE_ANSWERS = {
 descriptor is not a terminal.
 """
 SMALL = 64 << 10
-"""The limit of a young file compared by content, in bytes."""
+"""The maximum bytes of a recently written file that is compared by content."""
 
 
 class CallersEnviron(Environ):
-    """The caller's environment. The trace gets each variable that is read; from a changed copy only unchanged ones."""
+    """The caller's environment. The trace gets each variable that is read; of a changed copy, only the unchanged
+    variables.
+    """
 
     def __init__(self, values: Mapping[str, str], trace: Any) -> None:
         super().__init__(values)
@@ -57,8 +59,9 @@ class CallersEnviron(Environ):
 
 
 class Trace:
-    """The questions by their kinds, or the reason why there is no valid trace. A trace within *another* shares its
-    file systems.
+    """The questions by their kinds, or the reason why there is no valid trace.
+
+    If it is within *another* trace, both share their file systems.
     """
 
     def __init__(self, another: Optional[Trace] = None) -> None:
@@ -83,12 +86,12 @@ class Trace:
             self.refuse(f"changed meanwhile: {question}")
 
     def failed(self, number: Optional[int], question: Any, answers: tuple[int, ...] = ()) -> None:
-        """Note the error *number* of a question: unless that is an answer, nothing can be stored."""
+        """Note the error *number* of a question. Unless that error is an answer, nothing can be stored."""
         if number not in (*_ANSWERS, *answers):
             self.refuse(f"{os.strerror(number or errno.EIO)}: {question}")
 
     def not_opened(self, path: Optional[str], looks: Any, error: OSError) -> None:
-        """Note that *path* could not be opened; the error must agree with *looks*, its facts noted before."""
+        """Note that *path* could not be opened. The error must agree with *looks*, its facts that were noted before."""
         self.failed(error.errno, path)
         if error.errno == errno.ENOENT and looks is not None:
             self.refuse(f"changed meanwhile: {path}")

@@ -1,8 +1,8 @@
 """Answers that outlast one command: the versions that programs print, and the facts of content that never changes.
 
-A runtime takes at least 30 ms to print its version, which changes only with the program: an ELF file is queried once
-until it changes. The facts of content have a name that identifies it. They are believed under the same conditions as a
-memo, as long as gpubind's own code is the same.
+A runtime takes at least 30 ms to print its version, which changes only with the program. So an ELF file is run for its
+version only once, until it changes. The facts of content are stored under a name that identifies the content. They are
+believed on the same conditions as a memo, as long as gpubind's own code is the same.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ class ProgramVersion:
 
     def __init__(self, program: str) -> None:
         self.questions: Optional[dict[str, Any]] = None
-        """The signature of the file; None if it has none, as a script: such a program is queried each time."""
+        """The signature of the file; None if it has none, for example because it is a script. Such a program is run
+        each time.
+        """
         self.text = ""
-        """What the same file printed before; empty if that is unknown."""
+        """The output of the same file at an earlier time; empty if that is unknown."""
         with contextlib.suppress(OSError):  # without /proc
             trace = Trace(listener.recorder)
             trace.program(program)
