@@ -11,9 +11,9 @@ ACTIONS = ("list",)
 def cdi(options: PlanOptions, *, action: str, json: bool) -> None:
     """List the CDI devices of this host, and which can be used.
 
-    Each with the file, line and version that it is from. A device of a later directory takes precedence (shadowed), two
-    of one directory exclude each other (conflict), and a device is stale if it brings files or nodes that do not exist.
-    What is ignored, and why, is listed, too.
+    Each device is listed with the file and line that define it, and the file's version. A device of a later directory
+    takes precedence (the other is shadowed), two of one directory exclude each other (conflict), and a device is stale
+    if it needs files or nodes that do not exist. Ignored files are listed with the reason.
     """
     from gpubind.api.cdi import cdi as list_cdi
     from gpubind.cli.output import tables_as_text, write_document

@@ -9,8 +9,8 @@ from gpubind.cli.options import open_host_of, query_of, report_unreadable
 def gpus(options: PlanOptions, *, json: bool) -> None:
     """List the GPUs of this host, and which of them a job would get.
 
-    Each with its model, UUID, PCI address, MIG devices and render node, and what you may do with its device nodes. All
-    is read from files; only where no file names a GPU, as in WSL, is nvidia-smi asked.
+    Each GPU is listed with its model, UUID, PCI address, MIG devices and render node, and with what you may do with its
+    device nodes. All is read from files. Only if no file names a GPU, as in WSL, nvidia-smi is asked.
     """
     from gpubind.api.gpus import gpus as list_gpus
     from gpubind.cli.output import report, tables_as_text, write_document

@@ -38,8 +38,8 @@ def plan(
 ) -> None:
     """Say what a container needs of this host, and why.
 
-    That is: files and sockets to bind, device nodes, and variables. Of each vendor whose driver is found, unless
-    --nv, --rocm or --intel name one.
+    That is: files and sockets to bind, device nodes, and variables. The plan has those of each vendor whose driver is
+    found, unless --nv, --rocm or --intel name one.
     """
     from gpubind.cli.output import progress, report, report_folded, report_memo, write_document
     from gpubind.planner.planning import plan_host
