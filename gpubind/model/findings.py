@@ -35,6 +35,20 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 """The severities, worst first."""
 
 
+class Sentence(str):
+    """A template of data/findings.json with its facts filled in."""
+
+    template: str
+    facts: dict[str, object]
+
+    @classmethod
+    def fill(cls, template: str, facts: dict[str, object]) -> Sentence:
+        """Return *template* with *facts* filled in."""
+        sentence = cls(template.format_map(facts))
+        sentence.template, sentence.facts = template, facts
+        return sentence
+
+
 def page_of(code: str) -> str:
     """Return the path, in the source, of the section about *code*, which is a finding's or an error's. No site has the
     pages.
@@ -66,7 +80,9 @@ def finding(
     for name in (case,) if isinstance(case, str) else case or ():
         text = {**text, **text["cases"][name]}
     facts = {"subject": subject, "where": where, **facts}
-    sentences = {name: text[name].format_map(facts) for name in ("what", "why", "hint", "command") if text.get(name)}
+    sentences = {
+        name: Sentence.fill(text[name], facts) for name in ("what", "why", "hint", "command") if text.get(name)
+    }
     return Finding(
         code=code,
         severity=severity or text["severity"][0],

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gpubind.model import Finding
-from gpubind.model.findings import finding_texts
+from gpubind.model.findings import Sentence, finding_texts
 
 RULES = (
     "compat-harmful",
@@ -85,6 +85,10 @@ def reworded(findings: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def _reworded(text: str) -> str:
+    """Return *text* with another template; its facts, such as paths and names, stay as they are."""
+    if not isinstance(text, Sentence):
+        return text
+    template = text.template
     for phrase, counterpart in _COUNTERPARTS:
-        text = text.replace(phrase, counterpart)
-    return text
+        template = template.replace(phrase, counterpart)
+    return template.format_map(text.facts)

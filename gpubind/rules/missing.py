@@ -14,6 +14,7 @@ from gpubind.formats.driver.names import driver_section
 from gpubind.frozen import NamedTuple
 from gpubind.loader.search import LoadFailure
 from gpubind.model import Finding, finding, shorten_list
+from gpubind.model.findings import Sentence
 from gpubind.model.rocm import is_rocms, release_with
 from gpubind.model.vendors import ROCM_USERSPACE
 from gpubind.rules.host.driver import no_nvml
@@ -41,7 +42,12 @@ def soften(finding: Finding, things: Iterable[str]) -> Finding:
     names = tuple(dict.fromkeys(things))
     if not names or finding.severity != "error":
         return finding
-    return finding._replace(severity="warning", what=f"{finding.what}; not looked at: {shorten_list(names)}")
+    what = finding.what
+    if isinstance(what, Sentence):
+        what = Sentence.fill(
+            f"{what.template}; not looked at: {{unseen}}", {**what.facts, "unseen": shorten_list(names)}
+        )
+    return finding._replace(severity="warning", what=what)
 
 
 def rocm_with(preflight: Preflight, name: str) -> Optional[str]:

@@ -12,7 +12,7 @@ from gpubind.api.check import CheckRequest, HostRef, check_each
 from gpubind.errors import UsageError
 from gpubind.launch.preflight import make_preflight
 from gpubind.model import Finding, Request
-from gpubind.model.findings import finding_texts
+from gpubind.model.findings import Sentence, finding_texts
 from gpubind.planner.planning import PlanQuery
 from gpubind.rules import bare, table
 from gpubind.runtimes import get_runtime
@@ -104,6 +104,21 @@ def test_a_program_with_the_rights_of_its_owner_is_not_followed_whole() -> None:
     assert "rights of its owner or group" in secure.what
 
 
+def test_no_path_and_no_name_is_reworded() -> None:
+    program = "/opt/the image/solve is in the container"
+    library = "libx of the image.so.1"
+    (lacks,) = bare_check({program: File(elf(kind=2, needed=(library, "libc.so.6")), 0o755)}, program)
+    assert lacks.what == f"{library} is not on this machine; {program} does not start without it"
+    assert (lacks.subject, lacks.where) == (library, f"needed by {program}")
+
+
+class Names(dict[str, object]):
+    """Facts that are their own names."""
+
+    def __missing__(self, name: str) -> str:
+        return f"{{{name}}}"
+
+
 def test_no_sentence_speaks_of_an_image() -> None:
     def texts(code: str) -> list[str]:
         text = finding_texts()[code]
@@ -116,7 +131,8 @@ def test_no_sentence_speaks_of_an_image() -> None:
 
     sample = finding_texts()["program-missing"]["what"]
     finding = Finding("program-missing", "error", None, "x", sample, None, None, None)
-    said = [next(bare.reworded([finding._replace(what=text)])).what for code in bare.RULES for text in texts(code)]
+    sentences = (Sentence.fill(text, Names()) for code in bare.RULES for text in texts(code))
+    said = [next(bare.reworded([finding._replace(what=sentence)])).what for sentence in sentences]
     assert len(said) > 60
     assert [text for text in said if re.search(r"image|container|IMAGE", text.replace("kernel image", ""))] == []
 

@@ -240,7 +240,8 @@ def libcuda_in_use(preflight: Preflight) -> Optional[Libcuda]:
     served = supported_cuda(used)
     if served is None:
         return None
-    return Libcuda("the image's compat libcuda", used.version or cuda.driver, served, used.path)
+    owner = "this machine's" if preflight.is_without_container else "the image's"
+    return Libcuda(f"{owner} compat libcuda", used.version or cuda.driver, served, used.path)
 
 
 def _host_libcuda(preflight: Preflight) -> Optional[Libcuda]:
