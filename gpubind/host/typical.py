@@ -24,8 +24,8 @@ from gpubind.model import ABSENT, Missing, Stat
 from gpubind.model.capability import Modules, chip_of
 from gpubind.model.data import read_data, table
 
-EXAMPLE = "driver:535,gpu:a100x4"
-GPU_LIMIT = 16
+_EXAMPLE = "driver:535,gpu:a100x4"
+_GPU_LIMIT = 16
 """Machines with more GPUs exist, but no typical one."""
 
 _TEMPLATE = "debian13-nvidia550"
@@ -34,7 +34,8 @@ _LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 _CACHE = "/etc/ld.so.cache"
 _CACHE_FLAGS = 0x0303  # an ELF library of glibc for x86-64
 _OF_A_DRIVER = re.compile(
-    r"nvidia|^lib(cuda|cudadebugger|nvcuvid|nvoptix)\.so|^_?nv(optix|ngx)|rocm|^lib(amd_comgr|amd_smi|amdhip|amdocl|hsa)|^(kfd|card|renderD)"
+    r"nvidia|^lib(cuda|cudadebugger|nvcuvid|nvoptix)\.so|^_?nv(optix|ngx)"
+    r"|rocm|^lib(amd_comgr|amd_smi|amdhip|amdocl|hsa)|^(kfd|card|renderD)"
 )
 """Names of the template's drivers, their nodes and the links to them."""
 _PROGRAMS = (
@@ -44,7 +45,7 @@ _PROGRAMS = (
     "nvidia-cuda-mps-control",
     "nvidia-cuda-mps-server",
 )
-PROC_GPUS, PCI_DEVICES = "/proc/driver/nvidia/gpus", "/sys/bus/pci/devices"
+_PROC_GPUS, _PCI_DEVICES = "/proc/driver/nvidia/gpus", "/sys/bus/pci/devices"
 _NODES = ("nvidiactl", "nvidia-modeset", "nvidia-uvm", "nvidia-uvm-tools")
 _EGL_PLATFORMS = "/usr/share/egl/egl_external_platform.d"
 _PLACED = {
@@ -82,7 +83,7 @@ class TypicalHost(RecordedHost):
     """The host that *text* describes. A path that is not among its files is absent."""
 
     def __init__(self, text: str, environ: Optional[Mapping[str, str]] = None) -> None:
-        record = typical_record(text)
+        record = _typical_record(text)
         super().__init__(record, text, environ)
         self.typical = record.description
         self.driver = self.dev = _TypicalTree(record.driver, text)
@@ -97,10 +98,10 @@ class _TypicalTree(RecordedTree):
         return ABSENT
 
 
-def typical_record(text: str) -> Record:
+def _typical_record(text: str) -> Record:
     """Return the record of the typical host *text*.
 
-    Errors: `UsageError` (code `bad-typical-host`) for an unknown branch or model, or more than `GPU_LIMIT` GPUs.
+    Errors: `UsageError` (code `bad-typical-host`) for an unknown branch or model, or more than `_GPU_LIMIT` GPUs.
     """
     version, gpus = _parse(text)
     template = parse_record(read_data(f"model/data/hosts/{_TEMPLATE}.json"))
@@ -108,7 +109,7 @@ def typical_record(text: str) -> Record:
     directories.place_driver()
     directories.place_gpus(gpus)
     description = ", ".join((f"driver {version}", *(f"{gpu.number} x {gpu.title}" for gpu in gpus)))
-    root = RecordedRoot(template.driver.root, directories.finished())
+    root = RecordedRoot(template.driver.root, directories.finish())
     return template._replace(driver=root, euid=1000, groups=(1000,), description=description)
 
 
@@ -117,15 +118,15 @@ def _parse(text: str) -> tuple[str, tuple[_Gpu, ...]]:
     for argument in text.split(","):
         match = _ARGUMENT.fullmatch(argument)
         if match is None or (match[1] == "driver" and version):
-            raise _wrong(text, f"`{argument}` is neither the driver nor a GPU", f"write it as `{EXAMPLE}`")
+            raise _wrong(text, f"`{argument}` is neither the driver nor a GPU", f"write it as `{_EXAMPLE}`")
         if match[1] == "driver":
             version = _version(text, match[2])
         else:
             gpus.append(_gpu(text, match[2]))
     if not version or not gpus:
-        raise _wrong(text, "a typical host has a driver and at least one GPU", f"write it as `{EXAMPLE}`")
-    if sum(gpu.number for gpu in gpus) > GPU_LIMIT:
-        raise _wrong(text, f"a typical host has at most {GPU_LIMIT} GPUs", "reduce the numbers after `x`")
+        raise _wrong(text, "a typical host has a driver and at least one GPU", f"write it as `{_EXAMPLE}`")
+    if sum(gpu.number for gpu in gpus) > _GPU_LIMIT:
+        raise _wrong(text, f"a typical host has at most {_GPU_LIMIT} GPUs", "reduce the numbers after `x`")
     return version, tuple(gpus)
 
 
@@ -178,8 +179,8 @@ class _Directories:
                 elif not _OF_A_DRIVER.search(path):
                     self._entries.setdefault(path, {})[name] = entry
 
-    def finished(self) -> dict[str, RecordedDirectory]:
-        """Return the directories of a record."""
+    def finish(self) -> dict[str, RecordedDirectory]:
+        """Add the ld cache, and return the directories of a record."""
         data = self._entries["/etc"]["ld.so.cache"].body
         kept = [
             entry
@@ -197,8 +198,8 @@ class _Directories:
         """Add the files of the driver's branch, its programs and its nodes."""
         branch = int(self._version.partition(".")[0])
         for name, branches in table("typical")["files"].items():
-            first, *_, last = [*map(int, re.findall("[0-9]+", branches))] * 2  # the lists have gaps, the branches none
-            if first <= branch <= last:
+            numbers = [*map(int, re.findall("[0-9]+", branches))]
+            if numbers[0] <= branch <= numbers[-1]:  # a gap is one of the lists, not of the branches
                 self._place(name.replace("V", self._version))
         for program in _PROGRAMS:
             self._add(f"/usr/bin/{program}", self._facts[program])
@@ -221,7 +222,7 @@ class _Directories:
             address = f"0000:{index + 1:02x}:00.0"
             facts = {"vendor": "0x10de", "device": f"0x{gpu.device}", "class": "0x030200"}
             for name, value in facts.items():
-                self._add_text(f"{PCI_DEVICES}/{address}/{name}", f"{value}\n")
+                self._add_text(f"{_PCI_DEVICES}/{address}/{name}", f"{value}\n")
             if chip is None or chip.refusal(self._version, modules) is None:
                 self._add_gpu(address, gpu.title, minor)
                 minor += 1
@@ -230,11 +231,11 @@ class _Directories:
         uuid = f"GPU-{minor:08x}-0000-0000-0000-000000000000"
         information = {"Model": title, "GPU UUID": uuid, "Bus Location": address, "Device Minor": minor}
         text = "".join(f"{name}: \t {value}\n" for name, value in information.items())
-        self._add_text(f"{PROC_GPUS}/{address}/information", text)
+        self._add_text(f"{_PROC_GPUS}/{address}/information", text)
         self._add(f"/dev/nvidia{minor}", _node(195, minor))
         for name, drm_minor in ((f"card{minor}", minor), (f"renderD{128 + minor}", 128 + minor)):
             self._add(f"/dev/dri/{name}", _node(226, drm_minor))
-            self._add(f"{PCI_DEVICES}/{address}/drm/{name}", RecordedEntry(_DIRECTORY))
+            self._add(f"{_PCI_DEVICES}/{address}/drm/{name}", RecordedEntry(_DIRECTORY))
 
     def _place(self, name: str) -> None:
         if name in _PLACED:
