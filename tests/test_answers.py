@@ -233,7 +233,7 @@ def test_an_error_about_a_file_has_the_kernels_words() -> None:
     assert (type(unseen), unseen.what, unseen.why, unseen.hint) == (UnseenError, "what", "Input/output error", "hint")
     assert answers.reason(ValueError("embedded null byte")) == "embedded null byte"
     assert answers.reason(OSError(errno.EIO, "")) == "[Errno 5] "
-    reasons = [answers.refusal(error) for error in (failed(errno.ENOTDIR), ValueError("x"), failed(errno.EACCES))]
+    reasons = [answers.why_unusable(error) for error in (failed(errno.ENOTDIR), ValueError("x"), failed(errno.EACCES))]
     assert reasons == ["it does not exist", "it does not exist", "Permission denied"]
     assert (answers.changed().errno, answers.changed().strerror) == (errno.ESTALE, "it was changed while it was read")
     with recording() as recorder:

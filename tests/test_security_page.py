@@ -87,7 +87,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         str(gpucode.LIBRARIES_LIMIT),
         _bytes(gpucode.RECORD_LIMIT),
     ),
-    "a log for `explain": (_bytes(explain._LONGEST_LOG), f"{messages._TRIES:,}"),
+    "a log for `explain": (_bytes(explain._LONGEST_LOG), f"{messages._ATTEMPT_LIMIT:,}"),
     "environment files of an image": (str(environment.FILES_LIMIT), _bytes(environment.BYTES_LIMIT)),
     "values of an environment file": (_bytes(shell.VALUE_LIMIT), _bytes(shell.TOTAL_LIMIT)),
     "directories in ld.so.conf": (f"{ldconfig.CONFIGURED_LIMIT:,}", str(ldconfig.INCLUDES_LIMIT)),

@@ -281,7 +281,7 @@ def format_option(formats: Iterable[str]) -> Option:
     return Option("--format FORMAT", text, "Output", choices=names, unknown="unknown-format")
 
 
-def _flavours() -> Sequence[str]:
+def _like_flavours() -> Sequence[str]:
     from gpubind.planner.like import FLAVOURS
 
     return tuple(FLAVOURS)
@@ -293,7 +293,7 @@ LIKE = Option(
     "singularity.",
     "Which GPUs and files",
     field="like",
-    choices=_flavours,
+    choices=_like_flavours,
 )
 IMAGE = Option("--image IMAGE", IMAGE_HELP, "The image")
 BACKEND = Option(

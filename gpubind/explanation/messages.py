@@ -66,11 +66,11 @@ _PLACES = 3
 """Maximum matches of one phrase that are examined in a line, because the first may be within a harmless message."""
 _CODES = "Codes"
 """The group of codes without a message."""
-_KINDS = ("number", "hip", "xid")
+_NUMBER_KINDS = ("number", "hip", "xid")
 """Kinds of numbers that messages explain; other kinds have only codes."""
 _FEW = 3
 """The most words of a phrase that may be only a name."""
-_TRIES = 1_000_000
+_ATTEMPT_LIMIT = 1_000_000
 """Maximum attempts to match a phrase in one text: 2 s of processor time. Each line of an ordinary log needs only a
 few.
 """
@@ -196,7 +196,7 @@ class Log(NamedTuple):
 
 class _Budget:
     def __init__(self) -> None:
-        self.left = _TRIES
+        self.left = _ATTEMPT_LIMIT
 
     def spend(self, phrase: Phrase, line: bytes) -> None:
         head = phrase.literals[0]
@@ -492,7 +492,7 @@ def _choose_message(names: dict[str, Optional[bytes]]) -> Optional[Message]:
     (kind, value), *_ = ((kind, value.decode()) for kind, value in names.items() if value is not None)
     if kind == "library":
         return _about_library(value)
-    by_number = _by_number(kind) if kind in _KINDS else {}
+    by_number = _by_number(kind) if kind in _NUMBER_KINDS else {}
     if value in by_number:
         return by_number[value]
     code = find_code_by_number(kind, value)

@@ -68,7 +68,7 @@ class LiveTree(OpenedTree):
             message = "the root cannot be read"
             if answers.missing_from(error) is None:
                 raise answers.inspection_error(root, error, message) from error
-            why = "it is not a directory" if isinstance(error, NotADirectoryError) else answers.refusal(error)
+            why = "it is not a directory" if isinstance(error, NotADirectoryError) else answers.why_unusable(error)
             raise HostReadError("no-root", message, where=root, why=why, hint="give a directory") from error
         super().__init__(HostPath(real_root))
         self._root = opened
@@ -105,7 +105,7 @@ class LiveTree(OpenedTree):
         from gpubind.formats.driver.kernel import ACL_ATTRIBUTE, parse_acl  # most trees have no devices
 
         try:
-            return parse_acl(system.get_attribute(self.real(RootedPath(path)), ACL_ATTRIBUTE))
+            return parse_acl(system.get_xattr(self.real(RootedPath(path)), ACL_ATTRIBUTE))
         except OSError as error:
             if error.errno in _NO_ACL:
                 return ""

@@ -262,7 +262,7 @@ def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
         if answer is None:
             raise answers.inspection_error(label, error, IMAGE_UNREADABLE) from error
         hint = suggest_path(path) or ("" if kind else _store_hint(label)) if answer == ABSENT else ""
-        raise _no_image(label, answers.refusal(error), hint) from error
+        raise _no_image(label, answers.why_unusable(error), hint) from error
     if stat.S_ISDIR(mode):
         if kind in ("oci-archive", "docker-archive"):
             raise _no_image(label, "it is a directory, not an archive", f"for an OCI layout: `oci:{path}`")

@@ -114,7 +114,7 @@ class Namespace:
             self._covers = {at: earlier for at, earlier in self._covers.items() if not at.startswith(f"{path}/")}
             self._implied_directories = {above: None for at in self._covers for above in _parents(at)}
         if not path:
-            self._root = _mount_entry(cover, "", self._root)
+            self._root = _entry_of_cover(cover, "", self._root)
             return
         self._covers[path] = cover
         self._implied_directories.update(dict.fromkeys(_parents(path)))
@@ -134,7 +134,7 @@ class Namespace:
         path = f"{directory.path}/{name}"
         cover = self._covers.get(path)
         if cover is not None:
-            return _mount_entry(cover, path)
+            return _entry_of_cover(cover, path)
         entry: Union[NamespaceEntry, Link, Missing] = ABSENT
         if directory.tree is not None:
             entry = _inside(directory, directory.tree, path, name)
@@ -154,7 +154,7 @@ def _inside(directory: NamespaceEntry, tree: Tree, path: str, name: str) -> Unio
     return NamespaceEntry(path, file_stat.kind, tree, at, directory.cover)
 
 
-def _mount_entry(cover: Cover, path: str, fallback: Optional[NamespaceEntry] = None) -> NamespaceEntry:
+def _entry_of_cover(cover: Cover, path: str, fallback: Optional[NamespaceEntry] = None) -> NamespaceEntry:
     """Return the mount *cover* at *path*; *fallback* if its source cannot be inspected."""
     unknown = fallback or NamespaceEntry(path, "dir" if cover.directory else "file", None, RootedPath("/"), cover)
     if cover.tree is None:

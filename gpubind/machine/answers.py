@@ -57,7 +57,7 @@ def reason(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-def refusal(error: Exception) -> str:
+def why_unusable(error: Exception) -> str:
     """Return why a path that the user named cannot be used."""
     return "it does not exist" if missing_from(error) == ABSENT else reason(error)
 
@@ -129,7 +129,7 @@ def why_no_facts(path: str) -> str:
     try:
         system.stat(path)
     except (OSError, ValueError) as error:
-        return refusal(error)
+        return why_unusable(error)
     return ""
 
 

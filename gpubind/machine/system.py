@@ -78,7 +78,7 @@ def readlink(path: str) -> str:
     return _heard("link", _absolute(path), lambda: os.readlink(path))
 
 
-def get_attribute(path: str, name: str) -> bytes:
+def get_xattr(path: str, name: str) -> bytes:
     """Return the extended attribute *name* of *path*. If *path* is a link, it is that of the link."""
     return _heard("attribute", (_absolute(path), name), lambda: os.getxattr(path, name, follow_symlinks=False))
 

@@ -54,7 +54,7 @@ def write_if_missing(directory: str, name: str, data: bytes, mode: int) -> str:
     with make_ours(directory, mode) as place:
         if not _holds(place, name, data):
             with _part(place, data, 0o444) as part:  # whatever the umask is: a container's user may be another one
-                _name(place, part, name, data)
+                _publish(place, part, name, data)
     return f"{directory}/{name}"
 
 
@@ -94,7 +94,7 @@ def _part(
             place.unlink(part)
 
 
-def _name(place: OpenDirectory, part: str, name: str, data: bytes) -> None:
+def _publish(place: OpenDirectory, part: str, name: str, data: bytes) -> None:
     try:
         place.link(part, name)
     except OSError as error:

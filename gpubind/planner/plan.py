@@ -80,9 +80,7 @@ def make_plan(
         devices=devices,
         env=env,
         image=fit.facts if fit else None,
-        decisions=tuple(
-            sorted(decisions, key=lambda d: (d.vendor, _VERDICTS[d.verdict], d.subject, d.target or "", d.path or ""))
-        ),
+        decisions=tuple(sorted(decisions, key=_decision_order)),
         findings=_ordered([*findings, *(finding for part in parts for finding in part.findings)], len(inventories) > 1),
         digest=plan_digest(mounts, devices, env, gpus),
         node_digest=node_digest(of_node) if of_node else None,
@@ -322,7 +320,12 @@ def _compat(
     return cuda_compat(request, compat_host(nvidia.driver, nvidia.gpus, fit.serves), fit, layout)
 
 
-_VERDICTS = {"taken": 0, "left-out": 1, "rejected": 2, "absent": 3}
+_VERDICT_ORDER = {"taken": 0, "left-out": 1, "rejected": 2, "absent": 3}
+
+
+def _decision_order(decision: Decision) -> tuple[str, int, str, str, str]:
+    order = _VERDICT_ORDER[decision.verdict]
+    return decision.vendor, order, decision.subject, decision.target or "", decision.path or ""
 
 
 def finding_order(finding: Finding) -> tuple[int, str, str]:

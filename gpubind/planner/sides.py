@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 GROUPS: tuple[FileGroup, ...] = ("glvnd", "opencl", *USERSPACES, "libc")
 _NAMES = {"glvnd": "libglvnd (libGL, libEGL, ...)", "opencl": "the OpenCL loader (libOpenCL)"}
 """The names of vendor-neutral groups in findings."""
-_MAIN = ("libGL.so.1", "libEGL.so.1")
+_GRAPHICS_LOADERS = ("libGL.so.1", "libEGL.so.1")
 """The loaders, one of which each graphics program needs."""
 _MISSING = "vendor-neutral-missing"
 _NO_IMAGE_REASON = "shared by all vendors; most images have their own copy, and no image was named"
@@ -200,7 +200,7 @@ def _vendor_neutral_findings(group: SharedGroup, request: Request, fit: Optional
         for soname, file in ((name, member) for member in group.members for name in member.names):
             if not name_facts(soname).packages or name_facts(soname).soname != soname:
                 continue  # only loaders that a package provides
-            grave: Severity = "error" if is_asked or soname in _MAIN else "warning"
+            grave: Severity = "error" if is_asked or soname in _GRAPHICS_LOADERS else "warning"
             is_other = soname in fit.facts.vendor_neutral
             yield finding(
                 _MISSING,

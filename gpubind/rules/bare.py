@@ -67,7 +67,7 @@ _THEMES_OF_CONTAINERS = ("extras", "runtime")
 """Themes of the notes about what containers get and about their runtimes."""
 
 
-def applies(code: str, needs: str) -> bool:
+def applies_to_machine(code: str, needs: str) -> bool:
     """Return whether the rule of *code* applies to this machine, or to a program on it."""
     return needs == "host" or code in RULES
 

@@ -104,7 +104,7 @@ def rules_with_inputs(preflight: Preflight) -> tuple[Rule, ...]:
         return tuple(rules)
     from gpubind.rules import bare
 
-    return tuple(rule for rule in rules if bare.applies(rule.code, rule.needs))
+    return tuple(rule for rule in rules if bare.applies_to_machine(rule.code, rule.needs))
 
 
 def applicable_rules(preflight: Preflight) -> tuple[Rule, ...]:

@@ -520,7 +520,7 @@ def test_a_log_that_was_made_to_cost_ends_early_and_says_where(name: str) -> Non
 
 
 def test_the_lines_that_were_not_searched_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_TRIES", 50)
+    monkeypatch.setattr(module, "_ATTEMPT_LIMIT", 50)
     log = search([b"[rank0]: cuInit err: 999\n" + b"error: no cuda nvml failed\n" * 1000 + b"GPU is lost\n"])
     assert [one.line for one in log.found if one.line == 1] == [1]
     assert log.lines == 1002

@@ -183,7 +183,7 @@ ASKED: dict[str, Asked] = {
     ),
     "access to a directory": Asked(_list, {**PLACES, "a directory": _directory(), **_by_lists(_directory())}),
     "attribute": Asked(
-        lambda path: system.get_attribute(str(path), ACL_ATTRIBUTE),
+        lambda path: system.get_xattr(str(path), ACL_ATTRIBUTE),
         {
             **PLACES,
             "a list": _listed_for(0, _file("one")),

@@ -40,7 +40,7 @@ _NODES: tuple[tuple[str, tuple[str, ...], Optional[Capability]], ...] = (
     (r"nvidia-nvlink", ("nvidia-nvlink",), "utility"),
     (r"nvidia-fs[0-9]*", ("nvidia-fs",), "compute"),
 )
-_MINORS = {"nvidiactl": 255, "nvidia-modeset": 254, "nvidia-uvm": 0, "nvidia-uvm-tools": 1}
+_FIXED_MINORS = {"nvidiactl": 255, "nvidia-modeset": 254, "nvidia-uvm": 0, "nvidia-uvm-tools": 1}
 """The nodes with fixed minor numbers. Source: as above."""
 _SOCKETS = ("nvidia-persistenced/socket", "nvidia-fabricmanager/socket")
 # Sources: nvidia-container-toolkit `internal/modifier/gated.go`, `internal/discover/gds.go`, `gdrcopy.go`, `mofed.go`.
@@ -261,7 +261,8 @@ def _expected_nodes(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[ExpectedNode]
             names += [f"{directory}/{name}" for name in host.dev.names(f"/dev/{directory}")]
     for name in sorted(names, key=natural_sort_key):
         node_row = next((row for row in _NODES if re.fullmatch(row[0], name)), (None, (), None))
-        yield ExpectedNode(f"/dev/{name}", node_row[1], node_row[2], by_node.get(f"/dev/{name}"), _MINORS.get(name))
+        path = f"/dev/{name}"
+        yield ExpectedNode(path, node_row[1], node_row[2], by_node.get(path), _FIXED_MINORS.get(name))
     for gpu in gpus:
         yield from (ExpectedNode(path, DRM, "graphics", gpu.index) for path in drm_nodes(host, gpu.pci))
     for variable in GPUDIRECT_NODES:

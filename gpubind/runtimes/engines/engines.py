@@ -29,7 +29,7 @@ from gpubind.runtimes.cmdline.reader import UserOptionValues, parse_option_table
 from gpubind.runtimes.edits import Bind, RuntimeArguments, is_utf8, make_edits, unsupported_path
 from gpubind.runtimes.engines import programs
 from gpubind.runtimes.engines.options import environment, parse_env_option, read_env_file, user_mounts, user_value
-from gpubind.runtimes.engines.remote import DOCKER_STORES, PODMAN_STORES, remote_docker, remote_podman
+from gpubind.runtimes.engines.remote import DOCKER_STORE_OPTIONS, PODMAN_STORE_OPTIONS, remote_docker, remote_podman
 from gpubind.runtimes.environment import PROGRAM_VARIABLES, base_variables
 from gpubind.runtimes.runtime import (
     NO_STAGE,
@@ -66,7 +66,7 @@ class Docker(Runtime):
     needs_version = True
     init_programs = INIT_PROGRAMS
     store: Optional[Store] = "docker"
-    store_options: tuple[str, ...] = DOCKER_STORES
+    store_options: tuple[str, ...] = DOCKER_STORE_OPTIONS
     has_daemon = True
     keeps_containers = True
     parse_env_option = staticmethod(parse_env_option)
@@ -229,7 +229,7 @@ class Podman(Docker):
     )
     needs_version = False
     store = "podman"
-    store_options = PODMAN_STORES
+    store_options = PODMAN_STORE_OPTIONS
     has_daemon = False
     remote_daemon = staticmethod(remote_podman)
     policies = MappingProxyType(

@@ -38,7 +38,7 @@ _NERDCTL_ANYWHERE = """
     global-dns-opts= global-dns-search= host-gateway-ip= hosts-dir= insecure-registry kube-hide-dupe selinux-enabled
     userns-remap=
 """
-_NERDCTL_LATER = "address|host= debug debug-full namespace= snapshotter|storage-driver="
+_NERDCTL_LONG_ANYWHERE = "address|host= debug debug-full namespace= snapshotter|storage-driver="
 _NERDCTL_RUN = """
     cgroup-conf= cosign-certificate-identity= cosign-certificate-identity-regexp= cosign-certificate-oidc-issuer=
     cosign-certificate-oidc-issuer-regexp= cosign-key= cpu-shares= domainname= health-cmd= health-interval=
@@ -93,7 +93,7 @@ def _engine(family: Family, own: str, run: str, join: str, anywhere: str = "", l
 
 
 DOCKER = NVIDIA_DOCKER = _engine("docker", _DOCKER, _DOCKER_RUN, "detach-keys=")
-NERDCTL = _engine("nerdctl", _NERDCTL, _NERDCTL_RUN, "", _NERDCTL_ANYWHERE, _NERDCTL_LATER)
+NERDCTL = _engine("nerdctl", _NERDCTL, _NERDCTL_RUN, "", _NERDCTL_ANYWHERE, _NERDCTL_LONG_ANYWHERE)
 PODMAN = _engine("podman", _PODMAN, _PODMAN_RUN, _PODMAN_EXEC, _PODMAN_ANYWHERE)
 DOCKER_COMPOSE = PODMAN_COMPOSE = RuntimeProgram(PFLAG, {}, _COMPOSE, "docker")
 """Compose: files define the containers that it starts."""

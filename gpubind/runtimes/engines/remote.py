@@ -20,8 +20,8 @@ _VM_SOCKET_DIRECTORIES = ("/.docker/desktop/", "/.rd/", "/.colima/", "/.lima/")
 Lima. Source: docker's manual, "Install Docker Desktop on Linux"; the manuals of the others.
 """
 _DEFAULT_CONTEXTS = ("", "default")
-DOCKER_STORES = ("config", "context", "host")
-PODMAN_STORES = (
+DOCKER_STORE_OPTIONS = ("config", "context", "host")
+PODMAN_STORE_OPTIONS = (
     *("connection", "context", "host", "imagestore", "module", "remote", "root", "runroot", "storage-driver"),
     *("storage-opt", "url"),
 )
