@@ -55,7 +55,7 @@ class Option(NamedTuple):
 
     @property
     def spellings(self) -> dict[str, bool]:
-        """Return the names of the option, each with the value that it gives to a flag."""
+        """Return the names of the option, and the value that each gives to a flag: False for `--no-NAME`, else True."""
         tokens = self.syntax.replace(",", "").split()
         return {token: not token.startswith("--no-") for token in tokens if token.startswith("-")}
 

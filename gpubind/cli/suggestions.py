@@ -80,10 +80,10 @@ def _name_operands(args: Args) -> Args:
 
 
 def _separate_runtime_options(args: Args) -> Args:
-    """Put the runtime's own options of a start after `--`, right before IMAGE.
+    """Move the runtime's own options of a start after `--`: `exec -e A=b IMAGE` becomes `exec -- -e A=b IMAGE`.
 
-    An example is `-e A=b IMAGE`: that is an option of docker, but to Apptainer `-e` is a switch, and `A=b` is the
-    image.
+    Runtimes may read one line differently. docker's `-e` takes `A=b` as its value; Apptainer's `-e` takes none, so
+    `A=b` would be the image. A reading whose image contains `=` is the last choice.
     """
     from gpubind.runtimes import RUNTIMES
 

@@ -94,9 +94,10 @@ def fold_hosts(names: tuple[str, ...]) -> str:
 
 
 def _remove_untrusted_variables() -> None:
-    """For root, remove the paths that others can change from the environment.
+    """For root, remove from the environment each path that other users could change.
 
-    ClusterShell runs programs in PATH, and the commands for groups in its configuration.
+    ClusterShell runs programs in PATH, and the commands for groups in its configuration. Relative directories of PATH
+    are removed as well.
     """
     if not acts_as_root():
         return

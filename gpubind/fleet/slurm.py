@@ -37,7 +37,7 @@ _COMPLETING = "completing"
 node.
 """
 _COMPLETE_S = 5
-"""How long to wait for nodes in that state. Most epilogs take less time."""
+"""How many seconds to wait for nodes in the state `completing`. Most epilogs take less time."""
 _READY = (("idle", "mixed"), ("idle",))
 """The tries after a refused allocation. Each requests only nodes whose states have one of these prefixes."""
 _OTHERWISE = "ask by --engine clustershell"

@@ -131,7 +131,7 @@ def partition_outcomes(outcomes: Iterable[Outcome]) -> tuple[tuple[HostFile, ...
 
 
 class SourceResult(NamedTuple):
-    """A source that serves."""
+    """What a usable source of the file list provides. An unusable source gives a `PassedOver` instead."""
 
     name: str
     """`liblist`, `driver`, `nvidia-container-cli` or `cdi`."""

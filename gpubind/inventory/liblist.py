@@ -35,7 +35,7 @@ class NameTable:
         self._others = sorted(others, key=lambda entry: entry.kind != "binary")
 
     def section(self, name: str, path: str) -> Optional[str]:
-        """Return the section of *name* at *path*; None if no entry means it."""
+        """Return the section of the list for the file *name* at *path*; None if no entry matches."""
         libraries = self._libraries.get(library_stem(name), ()) if ".so" in name else ()
         for entry in libraries:
             if name.startswith(entry.text):

@@ -101,7 +101,7 @@ def report_progress(label: str, bytes_done: int = 0, bytes_total: Optional[int] 
 
 @contextmanager
 def one_command(times: int = 1) -> Iterator[None]:
-    """Run everything inside with one budget, *times* the usual one; an enclosing budget stays in force."""
+    """Run everything inside with one budget, *times* as large as usual. An enclosing budget stays in force instead."""
     token = _current.set(Budget(times)) if _current.get() is None else None
     try:
         yield

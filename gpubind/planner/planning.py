@@ -100,7 +100,9 @@ def plan_or_empty(host: Host, query: PlanQuery, image: Optional[Image] = None, l
 def trust_findings(
     host: Host, request: Optional[Request] = None, listfile: Optional[ListFile] = None
 ) -> Iterator[Finding]:
-    """Yield a finding for each path that other users could change, and that a command of root ignores or uses."""
+    """Yield a finding for each path that other users could change, if a command of root ignores the path, or uses it
+    because an option names it.
+    """
     below = (*request.library_path, *request.cdi_directories) if request is not None else ()
     yield from map(trust_finding, host.untrusted(below, () if listfile is None else (listfile.label,)))
 

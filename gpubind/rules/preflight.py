@@ -245,8 +245,8 @@ class Preflight:
 
     @property
     def driver_directories(self) -> tuple[str, ...]:
-        """Return the directories of NVIDIA's libcuda. The driver's programs and data were searched below the same
-        prefixes.
+        """Return the directories with NVIDIA's libcuda. The driver's programs and data were searched below the
+        prefixes of these directories.
         """
         return next((planned.beside for planned in self.plan.drivers if planned.driver.vendor == "nvidia"), ())
 

@@ -38,11 +38,11 @@ def diff(
     format_: Optional[str],
     output: Optional[str],
 ) -> None:
-    """Say in what hosts, plans or drivers differ.
+    """Report the differences between hosts, plans or drivers.
 
-    The largest group of equal hosts is the reference; of several as large, that of the host that is named first.
-    Driver, kernel, number and models of GPUs, files, device nodes, variables and findings are compared. UUIDs, serial
-    numbers, PCI addresses, the names of machines and the variables of a job are not.
+    The largest group of equal hosts is the reference; among groups of one size, the one with the host that is named
+    first. Driver, kernel, number and models of GPUs, files, device nodes, variables and findings are compared. UUIDs,
+    serial numbers, PCI addresses, the names of machines and the variables of a job are not.
     """
     from gpubind.api.diff import STDIN, DiffRequest, snapshots
     from gpubind.cli.output import load_renderer, progress, write_document

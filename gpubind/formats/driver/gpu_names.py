@@ -203,7 +203,10 @@ LIST_RULES: dict[str, ListRule] = {
 
 
 def parse_list_item(name: str, rule: ListRule) -> Union[GpuId, Literal["other"], None]:
-    """Return one *name* of a list with *rule*; `other` for another device, None if it is not understood."""
+    """Return one *name* of a list by *rule*; None if it is not understood.
+
+    `other`: the name is of one of the kinds that `ListRule.cdi_names` describes.
+    """
     gpu_id = parse_gpu_id(name)
     if gpu_id is None and rule.cdi_names and (not name or "/" in name):
         return "other"

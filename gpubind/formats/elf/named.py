@@ -42,7 +42,10 @@ class DlopenNames(NamedTuple):
 
 
 def parse_named_libraries(stream: BinaryIO) -> DlopenNames:
-    """Return the names of libraries in the ELF file in *stream* (binary, seekable). Errors: as `parse_elf`."""
+    """Return the names of libraries in the constants of the ELF file in *stream* (binary, seekable).
+
+    Errors: as `parse_elf`.
+    """
     names: dict[str, None] = {}
     nccl = unread = None
     size = 0
