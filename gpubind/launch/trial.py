@@ -79,7 +79,7 @@ def need_to_try(image: Optional[str], *, is_recorded: bool, is_like: bool = Fals
         problem, why = "a recorded host cannot be tried", "nothing can be started on it"
         raise UsageError("host-to-start", problem, why=why, hint="leave --try out, or check on the host itself")
     if is_like or user is not None:
-        problem = "--try starts what `gpubind exec` would start for you"
+        problem = "--try starts a container as `gpubind exec` would: with gpubind's own plan, and as you"
         hint = f"leave out {'--like' if is_like else '--as-user, and try as that user'}"
         raise UsageError("not-to-try", problem, hint=hint)
     return image
