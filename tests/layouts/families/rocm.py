@@ -22,7 +22,7 @@ def rocm(name: str, who: str, source: str, spec: Spec, libraries: tuple[str, ...
         "groups": GROUPS,
         "findings": codes,
         "remark": "" if has else "ROCm has to be in the image.",
-        "not_served": {"rocm-smi": "It is a Python script: the image has to have it."} if has else {},
+        "not_served": {"rocm-smi": "A Python script with modules, which must be in the image."} if has else {},
         "main": "libamdhip64.so.6",
         "spec": amd.merged(spec, amd.kernel(2)),
     }

@@ -113,7 +113,7 @@ LAYOUTS = (
     layout("wsl2", "WSL 2 in Windows 11", {**wsl(), **store(STORE), **cache()}, remark=ALL),
     layout(
         "wsl2-links",
-        "WSL 2, where somebody has made links of the files of one name",
+        "WSL 2, where links have replaced the copies of a library",
         {**wsl(links=True), **store(STORE), **cache()},
     ),
     HostLayout(
@@ -125,7 +125,7 @@ LAYOUTS = (
         ("/dev/dxg",),
         (),
         ("userspace-unknown",),
-        {"rocm-smi": "It is a Python script: the image has to have it."},
+        {"rocm-smi": "A Python script with modules, which must be in the image."},
         main="librocdxg.so.1",
         remark="`HSA_ENABLE_DXG_DETECTION=1` is set, unless you or the image set it.",
     ),
