@@ -102,7 +102,7 @@ FOLLOWED: dict[str, Followed] = {
         "leave out --no-eval",
         CASES["library-path-last"].fires._replace(start=start(program="singularity")),
     ),
-    "like-one-vendor": with_request("like-one-vendor", "request one of them", vendors=("nvidia",)),
+    "like-one-vendor": with_request("like-one-vendor", "request one of the two", vendors=("nvidia",)),
     "lost-choice": with_request("lost-choice", 'or `gpubind exec --gpus "$CUDA_VISIBLE_DEVICES"`', gpus="1"),
     "name-collision": with_request("name-collision", "give --libdir another directory", libdir="/.gpubind/libs"),
     "no-dev": almost("no-dev", "leave out --no-mount dev"),
@@ -123,9 +123,9 @@ FOLLOWED: dict[str, Followed] = {
         "gpu-order-unknown", "CUDA_DEVICE_ORDER=PCI_BUS_ID", CUDA_DEVICE_ORDER="PCI_BUS_ID"
     ),
     "hip-visible-composed": Followed(
-        "set only one of them: ROCR_VISIBLE_DEVICES", cases_amd.amd(environ={"ROCR_VISIBLE_DEVICES": "3"})
+        "set only one of the two variables: ROCR_VISIBLE_DEVICES", cases_amd.amd(environ={"ROCR_VISIBLE_DEVICES": "3"})
     ),
-    "hsa-override": Followed("or take it away", cases_amd.amd(image=cases_amd.WITH_ROCM)),
+    "hsa-override": Followed("or unset it", cases_amd.amd(image=cases_amd.WITH_ROCM)),
     "mig-mode": almost("mig-mode", "CUDA_VISIBLE_DEVICES=MIG-<UUID>"),
     "mig-unresolved": almost("mig-unresolved", "MIG-GPU-<uuid>/1/0"),
     "loader-variable": with_image("loader-variable", "unset VK_ICD_FILENAMES", glibc()),
@@ -142,7 +142,7 @@ FOLLOWED: dict[str, Followed] = {
     "image-architecture": almost("image-architecture", "use an image for the host's architecture"),
     "image-env-undecided": almost("image-env-undecided", "plain assignments and exports are understood"),
     "image-libc": with_image("image-libc", "use an image with a newer C library", glibc("2.38")),
-    "policy-violated": almost("policy-violated", "make the image for those hosts, or require more of them"),
+    "policy-violated": almost("policy-violated", "let the policy require more"),
     "libc-linker": almost("libc-linker", "use an image with binutils 2.38 or newer"),
     "libc-private": with_request("libc-private", "use --libc image", libc="image"),
     "libc-refused": almost("libc-refused", "use --libc image"),
@@ -192,7 +192,7 @@ FOLLOWED: dict[str, Followed] = {
     ),
     "program-not-executable": almost("program-not-executable", "chmod a+rx"),
     "require-unsatisfied": almost("require-unsatisfied", "NVIDIA_DISABLE_REQUIRE=1"),
-    "stub-in-image": with_image("stub-in-image", "remove it from the image", glibc()),
+    "stub-in-image": with_image("stub-in-image", "remove the stub from the image", glibc()),
     "userspace-conflict": almost("userspace-conflict", "in the image"),
     "userspace-left-out": almost(
         "userspace-left-out", "use an image that contains ROCm, or one with a C library as new as the host's"
@@ -218,12 +218,12 @@ FOLLOWED: dict[str, Followed] = {
     "cdi-too-new": with_parts("cdi-too-new", "regenerate it in an older version", cases_engines.spec("0.5.0")),
     "daemon-unreachable": almost("daemon-unreachable", "systemctl start docker"),
     "docker-snap": with_parts("docker-snap", "install docker as a package", cases_engines.DOCKER),
-    "engine-config": almost("engine-config", "correct it"),
+    "engine-config": almost("engine-config", "correct the file"),
     "gpu-runtime-missing": almost("gpu-runtime-missing", "nvidia-ctk runtime configure --runtime=docker"),
     "selinux-devices": almost("selinux-devices", "setsebool -P container_use_xserver_devices 1"),
     "toolkit-cgroups": almost("toolkit-cgroups", "no-cgroups=false"),
     "toolkit-missing": with_parts("toolkit-missing", "install nvidia-container-toolkit", cases_engines.TOOLKIT),
-    "companion-missing": almost("companion-missing", "install the driver's package that contains it"),
+    "companion-missing": almost("companion-missing", "install the driver's package that contains"),
     "gbm-backend-missing": Followed(
         "install the driver's package with libnvidia-allocator", Situation(healthy(), request=cases_host.GRAPHICS)
     ),
@@ -249,8 +249,8 @@ FOLLOWED: dict[str, Followed] = {
     "driver-of-module": with_request("driver-of-module", "--library-path /opt/apps/lib64", library_path=(MODULE,)),
     "nvidia-smi-missing": Followed("put its directory into PATH", Situation(healthy())),
     "other-driver-version": Followed("remove the unused version", Situation(healthy())),
-    "stale-cdi": with_parts("stale-cdi", "regenerate it", cases_host.cdi()),
-    "stub-libcuda": Followed("remove it", Situation(healthy())),
+    "stale-cdi": with_parts("stale-cdi", "regenerate the spec", cases_host.cdi()),
+    "stub-libcuda": Followed("remove the library", Situation(healthy())),
     "gpudirect-not-asked": Followed(
         "NVIDIA_GDRCOPY=enabled",
         CASES["gpudirect-not-asked"].fires._replace(
@@ -259,5 +259,5 @@ FOLLOWED: dict[str, Followed] = {
     ),
     "udocker-tools": almost("udocker-tools", "UDOCKER_USE_PROOT_EXECUTABLE=/usr/bin/proot"),
     "unlisted-directory": almost("unlisted-directory", "correct the path"),
-    "writable-by-others": almost("writable-by-others", "make root the owner of it"),
+    "writable-by-others": almost("writable-by-others", "let only root write to"),
 }

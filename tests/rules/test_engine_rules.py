@@ -137,7 +137,7 @@ def test_docker_reads_the_directories_of_its_configuration() -> None:
     (finding,) = told("cdi-not-read", on(DOCKER, cdi(), settings))
     assert (finding.subject, finding.why) == (
         "/etc/cdi",
-        "it reads only /srv/cdi; a device of another file fails with `unresolvable CDI devices`",
+        "docker reads only /srv/cdi; a device of another file fails with `unresolvable CDI devices`",
     )
     assert told("cdi-not-read", on(DOCKER, cdi(), daemon(cdi_spec_dirs=[""]))) != []
 

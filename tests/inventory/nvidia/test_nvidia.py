@@ -585,7 +585,7 @@ def told(found: Inventory, code: str) -> list[tuple[object, ...]]:
 def test_an_empty_file_of_a_gpu_is_told_with_its_node_where_that_is_known() -> None:
     file = "/proc/driver/nvidia/gpus/0000:0{}:00.0/information"
     what = "the driver's file about the GPU at 0000:0{}:00.0 is empty: its {}"
-    why = "it keeps its index, {}; its UUID, model and minor number are unknown"
+    why = "the GPU keeps its index, {}; its UUID, model and minor number are unknown"
     nothing, forbidden = "it has none of the lines of a GPU", "forbidden: permission denied"
     one = inventory(rhel(), kernel(), {file.format(1): ""})
     node = what.format(1, "node is assumed to be /dev/nvidia0")
