@@ -7,7 +7,7 @@ from typing import Any, Literal, Optional
 
 from gpubind.frozen import NamedTuple
 from gpubind.model.files import ContainerPath, HostPath, RootedPath
-from gpubind.model.plain import DOCUMENT_DECODER
+from gpubind.model.plain import DOCUMENT_DECODER, to_json_value
 
 Vendor = Literal["nvidia", "amd", "intel", "other"]
 """`other`: a CDI device of an unknown kind."""
@@ -279,7 +279,8 @@ class Finding(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the member of `findings` in the documents."""
-        return self._asdict()
+        document: dict[str, Any] = to_json_value(self)
+        return document
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Finding:

@@ -25,7 +25,7 @@ def to_json_value(value: Any) -> Any:
         return [to_json_value(item) for item in value] if fields is None else to_json_value(fields())
     if isinstance(value, dict):
         return {key: to_json_value(item) for key, item in value.items()}
-    return value
+    return str(value) if isinstance(value, str) else value  # a string may be a sentence that knows its template
 
 
 def dump_document(document: dict[str, Any]) -> str:
