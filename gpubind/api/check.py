@@ -98,6 +98,8 @@ def check_each(request: CheckRequest, images: Sequence[Optional[str]], hosts: Se
                 try:
                     reports.append(_check(request, host, image, opened))
                 except GpubindError as error:
+                    if error.code == "bad-typical-host":
+                        raise  # the command line is wrong, whatever the other hosts are
                     errors.append(error)
                     # This finding is reported whatever --only names: the host or image was not checked.
                     finding = not_checked(

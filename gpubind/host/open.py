@@ -13,6 +13,7 @@ from gpubind.machine.regular import read_regular
 from gpubind.model.data import BUNDLED_HOSTS, read_data
 
 FILE_LIMIT = 1 << 20
+TYPICAL_EXAMPLE = "driver:535,gpu:a100x4"
 TYPICAL_PREFIXES = ("driver:", "gpu:")
 """The beginnings of the description of a typical host, `driver:535,gpu:a100x4`."""
 
@@ -51,7 +52,8 @@ def open_host(
         return RecordedHost(parse_record(read_data(f"model/data/hosts/{host}.json")), host, environ)
     if not exists(host) and "/" not in host:
         why = "there is no such file, and no record of that name ships"
-        raise UsageError("unknown-host", f"unknown host `{host}`", why=why, hint=suggest_known(BUNDLED_HOSTS, host))
+        hint = f"{suggest_known(BUNDLED_HOSTS, host)}; or describe one: {TYPICAL_EXAMPLE}"
+        raise UsageError("unknown-host", f"unknown host `{host}`", why=why, hint=hint)
     with in_file(host):
         return RecordedHost(parse_record(read_file(host, SIZE_LIMIT)), os.path.basename(host), environ)
 

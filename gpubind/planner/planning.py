@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from itertools import product
-from posixpath import normpath
+from posixpath import dirname
 from typing import TYPE_CHECKING, Optional, Union
 
 from gpubind.errors import NothingToBindError
@@ -21,6 +22,9 @@ from gpubind.planner.request import validate_request
 if TYPE_CHECKING:
     from gpubind.image.facts import Image
     from gpubind.loader.verdict import ImageFit
+
+_PLAIN_PATH = re.compile(r"(/(?!\.\.?/)[A-Za-z0-9._+@-]{1,255}){1,16}")
+"""A path that each runtime can bind."""
 
 
 class PlanQuery(NamedTuple):
@@ -143,9 +147,20 @@ def _named_manifests(host: Host, image: Image) -> Iterator[tuple[str, ...]]:
     """Yield the system's paths in each value; other paths may be the user's own files, which runtimes bind."""
     for environ, name in product((image.facts.env, host.environ), MANIFEST_VARIABLES):
         paths = tuple(path for path in environ.get(name, "").split(":") if path.startswith(("/etc/", "/usr/")))
-        plain = tuple(path for path in paths if normpath(path) == path)
+        plain = tuple(path for path in paths if _PLAIN_PATH.fullmatch(path) and _has_room(image, path))
         if plain and not any("nvidia" in path and not image.tree.lacks(path) for path in plain):
             yield plain
+
+
+def _has_room(image: Image, path: str) -> bool:
+    """Return whether *path* can be made in *image*: its nearest existing directory is one."""
+    parent = dirname(path)
+    while parent != "/":
+        file = image.tree.find(parent)
+        if not isinstance(file, Missing):
+            return file.stat.kind == "dir"
+        parent = dirname(parent)
+    return True
 
 
 def _unreadable_findings(host: Host, image: Optional[Image]) -> Iterator[Finding]:
