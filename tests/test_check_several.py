@@ -194,6 +194,7 @@ def test_a_cell_that_cannot_be_read_counts_whatever_only_names_and_can_be_ignore
         (("--image", "/nonexistent.sif", *BOTH), "no-image", 4),
         (("--caps", "everything", *BOTH), "unknown-capability", 2),
         (("--image", "docs/examples/cuda13.sif", "--host", "nowhere"), "unknown-host", 2),
+        (("--host", "driver:535,gpu:a100", "--host", "driver:53,gpu:a100"), "bad-typical-host", 2),
     ],
 )
 def test_what_is_wrong_with_all_checks_alike_ends_them(words: tuple[str, ...], code: str, status: int) -> None:

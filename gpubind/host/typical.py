@@ -18,13 +18,14 @@ from gpubind.files import Tree
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, VersionNeed
 from gpubind.formats.elf.ldcache import LdCacheEntry, dump_ldcache, parse_ldcache
 from gpubind.frozen import NamedTuple
+from gpubind.host.open import TYPICAL_EXAMPLE
 from gpubind.host.record import Record, RecordedDirectory, RecordedEntry, RecordedRoot, parse_record
 from gpubind.host.recorded import RecordedHost, RecordedTree
 from gpubind.model import ABSENT, Missing, Stat
 from gpubind.model.capability import Modules, chip_of
+from gpubind.model.cuda import branch_of, cuda_max, version_key
 from gpubind.model.data import read_data, table
 
-_EXAMPLE = "driver:535,gpu:a100x4"
 _GPU_LIMIT = 16
 """Machines with more GPUs exist, but no typical one."""
 
@@ -118,13 +119,13 @@ def _parse(text: str) -> tuple[str, tuple[_Gpu, ...]]:
     for argument in text.split(","):
         match = _ARGUMENT.fullmatch(argument)
         if match is None or (match[1] == "driver" and version):
-            raise _wrong(text, f"`{argument}` is neither the driver nor a GPU", f"write it as `{_EXAMPLE}`")
+            raise _wrong(text, f"`{argument}` is neither the driver nor a GPU", f"write it as `{TYPICAL_EXAMPLE}`")
         if match[1] == "driver":
             version = _version(text, match[2])
         else:
             gpus.append(_gpu(text, match[2]))
     if not version or not gpus:
-        raise _wrong(text, "a typical host has a driver and at least one GPU", f"write it as `{_EXAMPLE}`")
+        raise _wrong(text, "a typical host has a driver and at least one GPU", f"write it as `{TYPICAL_EXAMPLE}`")
     if sum(gpu.number for gpu in gpus) > _GPU_LIMIT:
         raise _wrong(text, f"a typical host has at most {_GPU_LIMIT} GPUs", "reduce the numbers after `x`")
     return version, tuple(gpus)
@@ -137,7 +138,11 @@ def _version(text: str, value: str) -> str:
     if branch not in lists or not re.fullmatch(r"[0-9]{3}(\.[0-9]{1,4}){0,2}", value):
         raise _wrong(text, f"the driver `{value}` is unknown", f"name one of the branches {', '.join(lists)}")
     versions = re.findall(rf"\b{branch}(?:\.[0-9]+)+\b", " ".join(lists[branch]))
-    return value if dot else max(versions, key=lambda version: [*map(int, version.split("."))])
+    newest = max(versions, key=version_key)
+    if dot and cuda_max(value) != cuda_max(newest):
+        hint = f"name the whole release, as in `driver:{newest}`"
+        raise _wrong(text, f"branch {branch} has no release `{value}`", hint)
+    return value if dot else newest
 
 
 def _gpu(text: str, value: str) -> _Gpu:
@@ -161,6 +166,10 @@ class _Directories:
 
     def __init__(self, template: Record, version: str) -> None:
         self._version = version
+        branch = branch_of(version)
+        spans = {name: [*map(int, re.findall("[0-9]+", span))] for name, span in table("typical")["files"].items()}
+        self._has = {name.replace("V", version): span[0] <= branch <= span[-1] for name, span in spans.items()}
+        """The driver's files, each with whether the branch has it. A gap is one of the lists, not of the branches."""
         self._listed = template.driver.directories
         self._entries: dict[str, dict[str, RecordedEntry]] = {}
         self._sonames: dict[str, str] = {}
@@ -196,11 +205,8 @@ class _Directories:
 
     def place_driver(self) -> None:
         """Add the files of the driver's branch, its programs and its nodes."""
-        branch = int(self._version.partition(".")[0])
-        for name, branches in table("typical")["files"].items():
-            numbers = [*map(int, re.findall("[0-9]+", branches))]
-            if numbers[0] <= branch <= numbers[-1]:  # a gap is one of the lists, not of the branches
-                self._place(name.replace("V", self._version))
+        for name in (name for name, has in self._has.items() if has):
+            self._place(name)
         for program in _PROGRAMS:
             self._add(f"/usr/bin/{program}", self._facts[program])
         for node in _NODES:
@@ -286,10 +292,11 @@ class _Directories:
         elf = entry.elf
         if not isinstance(elf, ElfFacts):
             return entry
+        needed = tuple(name for name in map(self._rename, elf.needed) if self._has.get(name, True))
         return entry._replace(
             elf=elf._replace(
                 soname=elf.soname and self._rename(elf.soname),
-                needed=tuple(map(self._rename, elf.needed)),
+                needed=needed,
                 version_needs=tuple(need._replace(library=self._rename(need.library)) for need in elf.version_needs),
                 cuda_note=None,
             )

@@ -142,8 +142,8 @@ def inspect_start(request: StartRequest, target: StartTarget, prepared: Prepared
 
 
 def log_start(request: StartRequest, prepared: PreparedStart, image: str) -> None:
-    """Write the line about a start of *image* to the system log, if requested."""
-    if not request.log_start or request.dry_run:
+    """Write the line about a start of *image* with a plan to the system log, if requested."""
+    if not request.log_start or request.dry_run or not prepared.plan.drivers:
         return
     from gpubind.documents.text import printable
 

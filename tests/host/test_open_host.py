@@ -89,7 +89,7 @@ def whole(error: GpubindError) -> tuple[str, ...]:
 
 
 def test_errors_about_the_name_of_a_host_are_whole() -> None:
-    known = "known: debian13-nvidia550, mi300x-rocm62"
+    known = "known: debian13-nvidia550, mi300x-rocm62; or describe one: driver:535,gpu:a100x4"
     why = "there is no such file, and no record of that name ships"
     assert whole(refusal("none")) == ("unknown-host", "unknown host `none`", "", why, known)
     assert whole(refusal("mi300x-rocm6"))[4] == f"did you mean `mi300x-rocm62`? {known}"

@@ -8,12 +8,13 @@ import pytest
 
 from gpubind import Request, open_host, plan
 from gpubind.errors import NothingToBindError, UsageError
+from gpubind.files.facts import ELF
 from gpubind.formats.elf.ldcache import parse_ldcache
 from gpubind.host.typical import TypicalHost
-from gpubind.model import Plan, Vendor
+from gpubind.model import Missing, Plan, Vendor
 from gpubind.model.data import table
 from tests.support.branches import BRANCHES, files_of
-from tests.support.typical import findings_of, severe
+from tests.support.typical import NVIDIA, findings_of, severe
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "docs" / "examples").glob("*.sif"))
 
@@ -65,8 +66,22 @@ def test_a_model_is_the_gpu_of_its_name(model: str) -> None:
 
 
 def test_a_gpu_that_the_driver_does_not_support_has_no_node_and_is_named() -> None:
-    assert [gpu.model for gpu in plan_of("driver:550,gpu:b200,gpu:h100").gpus] == ["NVIDIA H100 SXM5 80GB"]
+    assert [gpu.model for gpu in plan_of("driver:550,gpu:b200,gpu:h100").gpus] == ["NVIDIA H100 80GB HBM3"]
     assert "gpu-unsupported" in [finding.code for finding in findings_of("driver:550,gpu:b200,gpu:h100")]
+
+
+@pytest.mark.parametrize("branch", BRANCHES)
+def test_no_file_of_a_branch_needs_a_driver_file_that_the_branch_lacks(branch: int) -> None:
+    host = open_host(f"driver:{branch},gpu:t4")
+    made = plan(host, NVIDIA)
+    version = made.drivers[0].driver.version
+    sources = sorted({mount.source for mount in made.mounts if mount.kind == "library" and mount.source})
+    names = {source.rpartition("/")[2] for source in sources}
+    for source in sources:
+        facts = host.driver.fact(source, ELF)
+        assert not isinstance(facts, Missing)
+        needed = {*facts.needed, *(need.library for need in facts.version_needs)}
+        assert {name for name in needed if name.endswith(f".so.{version}")} <= names, source
 
 
 def test_a_typical_host_has_nothing_of_amds() -> None:
@@ -76,7 +91,7 @@ def test_a_typical_host_has_nothing_of_amds() -> None:
 
 def test_several_models_and_numbers_are_added() -> None:
     models = [gpu.model for gpu in plan_of("driver:580,gpu:a100x2,gpu:L4").gpus]
-    assert models == ["NVIDIA A100 SXM4 40GB", "NVIDIA A100 SXM4 40GB", "NVIDIA L4"]
+    assert models == ["NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB", "NVIDIA L4"]
 
 
 def test_a_release_may_be_named_instead_of_a_branch() -> None:
@@ -115,6 +130,7 @@ def test_a_file_with_the_name_of_a_typical_host_is_a_record(tmp_path: Path, monk
         ("driver:534,gpu:a100", "the driver `534` is unknown"),
         ("driver:535.,gpu:a100", "the driver `535.` is unknown"),
         ("driver:535.1.2.3,gpu:a100", "the driver `535.1.2.3` is unknown"),
+        ("driver:535.54,gpu:a100", "branch 535 has no release `535.54`"),
         ("driver:535,gpu:a101", "the GPU `a101` is unknown"),
         ("driver:535,gpu:a100x0", "the GPU `a100x0` is unknown"),
         ("driver:535,gpu:a100x17", "a typical host has at most 16 GPUs"),

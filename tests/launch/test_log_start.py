@@ -60,6 +60,13 @@ def test_a_start_that_is_only_printed_or_not_to_be_logged_has_no_line(
         journal.recv(4096)
 
 
+def test_a_start_without_a_plan_has_no_line(prepared: PreparedStart, journal: socket.socket) -> None:
+    empty = prepared._replace(plan=prepared.plan._replace(drivers=()))
+    log_start(REQUEST._replace(log_start=True, dry_run=False), empty, "a.sif")
+    with pytest.raises(BlockingIOError):
+        journal.recv(4096)
+
+
 def test_a_log_that_takes_no_line_is_reported_and_does_not_end_the_start(
     prepared: PreparedStart, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

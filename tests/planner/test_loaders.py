@@ -143,6 +143,11 @@ ICD = '{"ICD": {"library_path": "libGLX_nvidia.so.0"}}'
         ("VK_ICD_FILENAMES=/home/me/nvidia_icd.json", {}, []),
         ("VK_ICD_FILENAMES=/etc/../home/nvidia_icd.json", {}, []),
         ("VK_ICD_FILENAMES=nvidia_icd.json", {}, []),
+        ("VK_ICD_FILENAMES=/etc/f/nvidia_icd.json", {"/etc/f": "a file"}, []),
+        ("VK_ICD_FILENAMES=/etc/f/g/nvidia_icd.json", {"/etc/f": "a file"}, []),
+        (f"VK_ICD_FILENAMES=/etc/{'f' * 256}/nvidia_icd.json", {}, []),
+        ("VK_ICD_FILENAMES=/etc/a,b/nvidia_icd.json", {}, []),
+        ("VK_ICD_FILENAMES='/etc/a b/nvidia_icd.json'", {}, []),
     ],
 )
 @pytest.mark.parametrize("side", ["image", "caller"])
