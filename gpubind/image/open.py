@@ -226,7 +226,7 @@ def _open_root(reference: ImageReference, machine: Optional[str] = None) -> Imag
     image.close()
     why = f"it has {marker} and no C library: its programs run with the C library of an image, or of this machine"
     hint = (
-        "name the image that it runs in, `--image IMAGE --program ENV/bin/python`; on this machine: `check --image ENV` "
+        "name the image that it runs in, `--image IMAGE --program ENV/bin/python`; here: `check --image ENV` "
         "without --host, --require and --backend"
     )
     message = f"this is {ENVIRONMENTS[marker]}"

@@ -205,7 +205,7 @@ def test_an_environment_of_python_is_no_image_but_an_image_may_have_one_at_its_t
     assert (caught.value.code, caught.value.what) == ("unknown-image", f"this is {what}, not an image")
     assert (caught.value.why, caught.value.hint) == (
         f"it has {marker} and no C library: its programs run with the C library of an image, or of this machine",
-        "name the image that it runs in, `--image IMAGE --program ENV/bin/python`; on this machine: `check --image ENV` "
+        "name the image that it runs in, `--image IMAGE --program ENV/bin/python`; here: `check --image ENV` "
         "without --host, --require and --backend",
     )
     with open_image(make_tree(tmp_path / "image", {**glibc(), f"/{marker}": "x"}).root) as image:
