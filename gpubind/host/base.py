@@ -14,6 +14,10 @@ from gpubind.model.data import read_data
 
 _AnyHost = TypeVar("_AnyHost")
 
+TYPICAL_EXAMPLE = "driver:535,gpu:a100x4"
+"""The description of a typical host."""
+TYPICAL_PREFIXES = ("driver:", "gpu:")
+
 MPS_PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
 ROCM_PATH = "ROCM_PATH"
 LIBRARY_PATH = "LD_LIBRARY_PATH"

@@ -7,15 +7,12 @@ from collections.abc import Mapping
 from typing import Optional, Union
 
 from gpubind.errors import UsageError, in_file, suggest_known
-from gpubind.host.base import Host, ListFile
+from gpubind.host.base import TYPICAL_EXAMPLE, TYPICAL_PREFIXES, Host, ListFile
 from gpubind.machine.answers import exists, inspection_error
 from gpubind.machine.regular import read_regular
 from gpubind.model.data import BUNDLED_HOSTS, read_data
 
 FILE_LIMIT = 1 << 20
-TYPICAL_EXAMPLE = "driver:535,gpu:a100x4"
-TYPICAL_PREFIXES = ("driver:", "gpu:")
-"""The beginnings of the description of a typical host, `driver:535,gpu:a100x4`."""
 
 StrPath = Union[str, os.PathLike[str]]
 

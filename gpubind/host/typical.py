@@ -18,7 +18,7 @@ from gpubind.files import Tree
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, VersionNeed
 from gpubind.formats.elf.ldcache import LdCacheEntry, dump_ldcache, parse_ldcache
 from gpubind.frozen import NamedTuple
-from gpubind.host.open import TYPICAL_EXAMPLE
+from gpubind.host.base import TYPICAL_EXAMPLE
 from gpubind.host.record import Record, RecordedDirectory, RecordedEntry, RecordedRoot, parse_record
 from gpubind.host.recorded import RecordedHost, RecordedTree
 from gpubind.model import ABSENT, Missing, Stat
