@@ -1045,7 +1045,7 @@ def test_a_start_tells_each_finding_that_counts_in_a_line_and_all_of_all_with_ve
     unloaded = str(make_tree(tmp_path / "root", rhel()).root)
     words = ("exec", "--nv", "--root", unloaded, "--dev-root", unloaded)
     (line,) = gpubind(*words, "img.sif", "cmd", env=env, cwd=tmp_path).stderr.splitlines()
-    assert line.startswith("error: driver-not-loaded: no NVIDIA kernel module is loaded on this host (hint: load it")
+    assert line.startswith("error: driver-not-loaded: no NVIDIA kernel module is loaded on this host (hint: load the")
     assert line.endswith("nvidia-modprobe -u -c=0)")
     told = gpubind("exec", "-v", *words[1:], "img.sif", "cmd", env=env, cwd=tmp_path).stderr
     assert "  where: " in told
