@@ -171,8 +171,8 @@ import os, random, signal, sys, threading
 from contextlib import closing
 from gpubind.launch.execute import VersionProbe
 rng, left, spawn = random.Random(7), 0, os.posix_spawn
-os.posix_spawn = lambda program, argv, *values, **more: spawn("/bin/sleep", ("sleep", "60"), *values, **more)
-for _ in range(300):
+os.posix_spawn = lambda program, argv, *values, **more: spawn("/bin/sleep", ("sleep", "5"), *values, **more)
+for _ in range(150):
     timer = threading.Timer(rng.random() * 0.004, os.kill, (os.getpid(), signal.SIGINT))
     try:
         with closing(VersionProbe()) as probe:
