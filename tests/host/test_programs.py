@@ -18,6 +18,7 @@ from gpubind.host.programs import PROGRAM_DIRECTORIES, run_program
 from gpubind.machine.budget import BOUNDS, current, one_command
 from gpubind.machine.programs import OUTPUT_LIMIT, run_captured, run_streaming
 from gpubind.model import Missing
+from tests.support.interrupts import rounds_with_a_process_left
 
 
 def run(*argv: str, timeout_s: float = 20) -> RunResult:
@@ -111,26 +112,6 @@ def test_a_program_that_is_in_no_standard_directory_is_absent(name: str) -> None
     assert name in answer.detail
 
 
-INTERRUPTED = """
-import os, random, signal, threading
-from gpubind.host.programs import run_program
-rng, left = random.Random(7), 0
-for _ in range(300):
-    timer = threading.Timer(rng.random() * 0.004, os.kill, (os.getpid(), signal.SIGINT))
-    try:
-        timer.start()
-        run_program(("sleep", "60"), 30)
-    except KeyboardInterrupt:
-        pass
-    try:
-        os.waitpid(-1, os.WNOHANG)
-        left += 1
-    except ChildProcessError:
-        pass
-print(left)
-"""
-
-
 def test_a_program_gets_the_standard_streams_and_no_other_file() -> None:
     theirs, end = os.pipe()
     os.set_inheritable(theirs, True)
@@ -178,8 +159,8 @@ def test_a_program_runs_and_nothing_slow_is_loaded_for_it() -> None:
 
 
 def test_an_interrupt_while_a_program_is_started_leaves_nothing_of_it() -> None:
-    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, start_new_session=True)
-    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+    setup = "from gpubind.host.programs import run_program"
+    assert rounds_with_a_process_left(setup, 'run_program(("sleep", "60"), 30)') == 0
 
 
 @pytest.mark.parametrize("size", [OUTPUT_LIMIT, OUTPUT_LIMIT + 1])
