@@ -14,7 +14,7 @@ from gpubind.host import Host, ListFile
 from gpubind.host.base import MANIFEST_VARIABLES, assumption_findings, trust_finding
 from gpubind.host.open import read_listfile
 from gpubind.inventory.vendors import nothing_to_bind_finding, read_inventories
-from gpubind.model import Finding, Inventory, Missing, Plan, Request, finding, userspaces_of
+from gpubind.model import ABSENT, Finding, Inventory, Missing, Plan, Request, finding, userspaces_of
 from gpubind.planner.placement import GBM_BACKEND, GPUBIND_LAYOUT, Layout
 from gpubind.planner.plan import empty_plan, make_plan
 from gpubind.planner.request import validate_request
@@ -153,14 +153,12 @@ def _named_manifests(host: Host, image: Image) -> Iterator[tuple[str, ...]]:
 
 
 def _has_room(image: Image, path: str) -> bool:
-    """Return whether *path* can be made in *image*: its nearest existing directory is one."""
+    """Return whether *path* can be made in *image*: the nearest name above it that the image has is a directory."""
     parent = dirname(path)
-    while parent != "/":
-        file = image.tree.find(parent)
-        if not isinstance(file, Missing):
-            return file.stat.kind == "dir"
+    while image.tree.lstat(parent) == ABSENT:
         parent = dirname(parent)
-    return True
+    stat = image.tree.stat(parent)  # of the target of a link, which may be missing
+    return not isinstance(stat, Missing) and stat.kind == "dir"
 
 
 def _unreadable_findings(host: Host, image: Optional[Image]) -> Iterator[Finding]:

@@ -23,7 +23,7 @@ from tests.support.driver import host, kernel, libraries, rhel
 from tests.support.elf import elf
 from tests.support.images import glibc, image, image_with_bytes, sandbox
 from tests.support.starts import start_by
-from tests.support.trees import Link, Spec
+from tests.support.trees import Hidden, Link, Spec
 
 DEBIAN = "/usr/lib/x86_64-linux-gnu"
 GBM, VDPAU = "GBM_BACKENDS_PATH", "VDPAU_DRIVER_PATH"
@@ -145,6 +145,12 @@ ICD = '{"ICD": {"library_path": "libGLX_nvidia.so.0"}}'
         ("VK_ICD_FILENAMES=nvidia_icd.json", {}, []),
         ("VK_ICD_FILENAMES=/etc/f/nvidia_icd.json", {"/etc/f": "a file"}, []),
         ("VK_ICD_FILENAMES=/etc/f/g/nvidia_icd.json", {"/etc/f": "a file"}, []),
+        ("VK_ICD_FILENAMES=/etc/f/g/nvidia_icd.json", {"/etc/f": Link("/opt/none")}, []),
+        (
+            "VK_ICD_FILENAMES=/etc/f/g/nvidia_icd.json",
+            {"/etc/f": Link("/opt"), "/opt/a": ""},
+            ["/etc/f/g/nvidia_icd.json"],
+        ),
         (f"VK_ICD_FILENAMES=/etc/{'f' * 256}/nvidia_icd.json", {}, []),
         ("VK_ICD_FILENAMES=/etc/a,b/nvidia_icd.json", {}, []),
         ("VK_ICD_FILENAMES='/etc/a b/nvidia_icd.json'", {}, []),
@@ -161,6 +167,13 @@ def test_nvidias_manifest_is_bound_where_a_variable_names_it(
     planned = plan(host(rhel(), kernel(), manifest, environ=environ), Request(), image=opened)
     targets = [mount.target for mount in planned.mounts if mount.target.endswith(".json")]
     assert sorted(targets) == sorted([VULKAN, EGL, *bound])
+
+
+def test_nvidias_manifest_is_not_bound_into_a_directory_that_could_not_be_inspected() -> None:
+    environ = {"VK_ICD_FILENAMES": "/etc/f/g/nvidia_icd.json"}
+    opened = image(glibc(), {"/etc/f": Hidden(directory=True)})
+    planned = plan(host(rhel(), kernel(), {EGL: ICD}, environ=environ), Request(), image=opened)
+    assert environ["VK_ICD_FILENAMES"] not in [mount.target for mount in planned.mounts]
 
 
 def test_links_for_a_stack_name_the_usual_directories_of_backends() -> None:
