@@ -88,7 +88,7 @@ class Option(NamedTuple):
 
     @property
     def unset(self) -> Any:
-        """Return its value if nothing sets it."""
+        """Return the option's value if neither the command line nor a setting has one."""
         return self.default if self.metavar or self.default else 0 if self.is_repeatable else False
 
 

@@ -19,10 +19,12 @@ def explain_code(code: str) -> Optional[str]:
 
     *code* may be the former code of an error, which older logs contain.
     """
-    code = next((new for new, error in table("errors").items() if error.get("former") == code.lower()), code.lower())
+    code = code.lower()
     if code in finding_texts():
         return "\n\n".join((code, f"*{_kind(code)}*", *table("pages")[code])) + "\n"
-    error = table("errors").get(code)
+    errors = table("errors")
+    code = next((present for present, error in errors.items() if error.get("former") == code), code)
+    error = errors.get(code)
     if error is None:
         return None
     former = f"\n\nThe code of this error was `{error['former']}` before." if "former" in error else ""

@@ -130,9 +130,7 @@ class _Query:
         return {line[0]: (line[1], line[2].strip()) for line in lines if len(line) == 3} if status == 0 else None
 
     def end_others(self, ready: tuple[str, ...], why: str) -> bool:
-        """End the query of nodes whose states have none of the prefixes *ready*. Return whether there were such
-        nodes.
-        """
+        """Stop waiting for each node whose state begins with none of *ready*. Return whether there was such a node."""
         states = self.states() or {}
         others = {node: state for node, (state, _) in states.items() if not state.startswith(ready)}
         ended = [node for node in self.listener.waiting if node in others]

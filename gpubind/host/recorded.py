@@ -105,10 +105,12 @@ class RecordedHost(Host):
     *environ* is the environment of the plan's task, if given; the variables in `SEARCHED` are always the record's.
     """
 
+    _tree: type[RecordedTree] = RecordedTree
+
     def __init__(self, record: Record, label: str, environ: Optional[Mapping[str, str]] = None) -> None:
         self.label = label
-        self.driver: Tree = RecordedTree(record.driver, label)
-        self.dev: Tree = self.driver if record.dev is None else RecordedTree(record.dev, label)
+        self.driver: Tree = self._tree(record.driver, label)
+        self.dev: Tree = self.driver if record.dev is None else self._tree(record.dev, label)
         self.task = environ
         self.hostname = record.hostname
         variables = record.environ if environ is None else plan_variables(environ)

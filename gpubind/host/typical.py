@@ -80,16 +80,6 @@ class _Gpu(NamedTuple):
     number: int
 
 
-class TypicalHost(RecordedHost):
-    """The host that *text* describes. A path that is not among its files is absent."""
-
-    def __init__(self, text: str, environ: Optional[Mapping[str, str]] = None) -> None:
-        record = _typical_record(text)
-        super().__init__(record, text, environ)
-        self.typical = record.description
-        self.driver = self.dev = _TypicalTree(record.driver, text)
-
-
 class _TypicalTree(RecordedTree):
     @cached_property
     def lenient(self) -> Tree:
@@ -97,6 +87,17 @@ class _TypicalTree(RecordedTree):
 
     def _unrecorded(self, path: str) -> Missing:
         return ABSENT
+
+
+class TypicalHost(RecordedHost):
+    """The host that *text* describes. A path that is not among its files is absent."""
+
+    _tree = _TypicalTree
+
+    def __init__(self, text: str, environ: Optional[Mapping[str, str]] = None) -> None:
+        record = _typical_record(text)
+        super().__init__(record, text, environ)
+        self.typical = record.description
 
 
 def _typical_record(text: str) -> Record:

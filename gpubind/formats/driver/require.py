@@ -67,8 +67,9 @@ def first_sufficient_driver(text: str, **extra: str) -> Optional[str]:
 
 
 def breakpoint_drivers(text: str) -> tuple[str, ...]:
-    """Return the drivers at which the result of *text* may change, ascending: those in *text*, and the first one of
-    each CUDA.
+    """Return the driver versions from which the requirement *text* may have another result, in ascending order.
+
+    They are the versions in *text*, and the first driver of each CUDA version.
     """
     drivers = re.findall(
         r"driver[<>=!]+([0-9]{1,9}(?:\.[0-9]{1,9}){0,3})(?![0-9.])", text[:LENGTH_LIMIT], re.IGNORECASE

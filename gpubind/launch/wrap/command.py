@@ -108,8 +108,9 @@ class WrappedCommand(NamedTuple):
 
     @property
     def starts_here(self) -> bool:
-        """Whether the runtime starts in this environment. If not, a plan made here may be wrong: see
-        `insert_gpubind`.
+        """Whether the runtime starts in the environment of this process.
+
+        If a prefix changes it, a plan that is made here may be wrong (see `insert_gpubind`).
         """
         return not any(prefix.moves for prefix in self.prefixes)
 
