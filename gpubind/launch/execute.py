@@ -117,14 +117,14 @@ class VersionProbe:
         from gpubind.machine.programs import run_captured
 
         argv, environ = (program, "--version"), _plain_environ()
+        printed, failure = b"", None
         try:
             _, printed, _ = run_captured(program, argv, "it", _PROBE_TIMEOUT_S, environ, started=self._started)
         except OSError as error:
-            if missing_from(error) is None:
-                raise inspection_error(program, error, VERSION_ERROR) from error
-            return ""
-        finally:
-            self._started = None
+            failure = error
+        self._started = None  # the program has ended; after an interrupt it may still run, and `close` ends it
+        if failure is not None and missing_from(failure) is None:
+            raise inspection_error(program, failure, VERSION_ERROR) from failure
         return printed[:4096].decode("utf-8", "replace")
 
     def close(self) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 import pytest
@@ -165,8 +168,22 @@ def test_a_program_that_changes_while_it_runs_is_stored_nowhere(program: str) ->
     assert version_of(program, lambda _: "another") == "another"
 
 
+def test_an_interrupt_before_the_answer_is_read_leaves_no_process(program: str, children: list[int]) -> None:
+    def interrupt(frame: FrameType, *_: object) -> None:
+        if frame.f_code.co_name == "run_streaming":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), closing(VersionProbe()) as probe:
+        probe.start(program)
+        sys.settrace(interrupt)
+        probe.version(program)
+    assert_ended(children)
+
+
 SLEEPS = """
+import select, time  # all that is needed later: an interrupt of an import can get lost in Python
 from contextlib import closing
+import gpubind.machine.answers, gpubind.machine.programs, gpubind.memo.versions
 from gpubind.launch.execute import VersionProbe
 spawn = os.posix_spawn
 os.posix_spawn = lambda program, argv, *values, **more: spawn("/bin/sleep", ("sleep", "60"), *values, **more)
@@ -176,6 +193,7 @@ with closing(VersionProbe()) as probe:
     probe.start("/bin/sleep")
     if rng.random() < 0.5:
         probe.version("/bin/sleep")
+    time.sleep(60)  # the other work, which the interrupt ends
 """
 
 
