@@ -232,4 +232,4 @@ def test_over_ssh_each_node_has_an_answer_or_a_reason(tmp_path: Path) -> None:
         "127.0.0.[5-6]": "garbled",
         "127.0.0.7": "crashed",
         "127.0.0.8": "unreachable",
-    }
+    }, done.stderr
